@@ -1,0 +1,1 @@
+"""The ledger: events in, amounts out. No I/O, no clock, no printing."""

@@ -1,0 +1,1 @@
+"""In the training process: cheap, durable, never raises."""

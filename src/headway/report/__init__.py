@@ -1,0 +1,1 @@
+"""Only shows: ledgers as a terminal page and as JSON."""
