@@ -1,0 +1,146 @@
+"""Events to ledger: attempts put in order, the gaps between them booked, ranks added up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.ledger.history import Run
+from headway.ledger.ledger import Ledger, Saving, Steps, combine
+from headway.ledger.rank import Rank
+from headway.ledger.retention import durable_step
+from headway.ledger.timeline import Timeline, build
+
+
+def account(run: Run, until: float | datetime | None = None, *, until_ns: int | None = None) -> Ledger:
+    """Return the ledger of a run: every nanosecond its ranks held, by category.
+
+    Args:
+        run: What a source read.
+        until: End of the window, on the wall clock: epoch seconds [s] or a datetime (without a
+            zone it is UTC). None: where the events end, or, for a rank that fell silent while
+            others went on, where the last of them closed.
+        until_ns: The same to the nanosecond [ns since the Unix epoch]; it goes before ``until``.
+
+    Raises:
+        LedgerError: The categories of a rank do not sum to the window it held.
+
+    Example:
+        >>> from headway.events import Close, Open, Step
+        >>> from headway.ledger.history import Process, Rows
+        >>> steps = [Step(step=n, start=n * 10**9, end=(n + 1) * 10**9) for n in range(3)]
+        >>> process = Process(Open(wall_ns=0, mono_ns=0), [Close(at=4 * 10**9)], Rows.from_events(steps))
+        >>> account(Run("r1", "native", [process])).seconds
+        {'productive': 3.0, 'shutdown': 1.0}
+    """
+    if until_ns is None and until is not None:
+        until_ns = _instant_ns(until)
+    history = _History.of(run, until_ns)
+    return history.whole()
+
+
+def _instant_ns(until: float | datetime) -> int:
+    if isinstance(until, datetime):
+        moment = until if until.tzinfo else until.replace(tzinfo=UTC)
+        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+        return (since.days * 86400 + since.seconds) * NS_PER_S + since.microseconds * 1000
+    return round(until * NS_PER_S)
+
+
+@dataclass(frozen=True, eq=False)
+class _History:
+    """A run made ready to be measured in any window."""
+
+    run: Run
+    ranks: tuple[Rank, ...]
+    durable: int | None
+    begin_ns: int
+    end_ns: int
+
+    @classmethod
+    def of(cls, run: Run, until_ns: int | None) -> _History:
+        by_rank: dict[int, list[Timeline]] = {}
+        for process in run.processes:
+            by_rank.setdefault(process.open.rank, []).append(build(process))
+        for lines in by_rank.values():
+            lines.sort(key=lambda line: (line.begin_wall_ns, line.facts.open.attempt))
+        every = [line for lines in by_rank.values() for line in lines]
+        if not every:
+            return cls(run, (), None, 0, 0)
+        ends = [line.end_wall_ns for line in every]
+        lasts = [lines[-1] for lines in by_rank.values()]
+        closes = [line.end_wall_ns for line in lasts if line.facts.close is not None]
+        end = until_ns if until_ns is not None else max(closes, default=max(ends))
+        durable = durable_step(every)
+        ranks = tuple(Rank.of(rank, lines, durable, end) for rank, lines in sorted(by_rank.items()))
+        begin = min(line.begin_wall_ns for line in every)
+        return cls(run, ranks, durable, begin, max(begin, until_ns) if until_ns is not None else max(ends))
+
+    def whole(self) -> Ledger:
+        """Return the ledger of the whole window, with what only the whole can tell."""
+        ledger = self.measure(self.begin_ns, self.end_ns)
+        lines = [line for rank in self.ranks for line in rank.lines]
+        background: Counter[str] = Counter()
+        for line in lines:
+            for span in line.facts.background:
+                background[span.category] += (span.end - span.start) * line.facts.open.devices
+        return replace(
+            ledger,
+            background_ns=dict(background),
+            steps=sum((rank.steps(self.durable) for rank in self.ranks), Steps()),
+            warnings=tuple(dict.fromkeys(self._warnings(lines))),
+            saving=_saving(self.ranks),
+            measure=self.measure,
+        )
+
+    def measure(self, begin_ns: int, end_ns: int) -> Ledger:
+        """Return the ledger of a window of the wall clock [ns since the Unix epoch]."""
+        parts = [part for rank in self.ranks for part in rank.parts(begin_ns, end_ns)]
+        total = combine([part.ledger for part in parts])
+        return replace(
+            total,
+            attempts=len({part.attempt for part in parts}),
+            ranks=len(self.ranks),
+            devices=sum(max(line.facts.open.devices for line in rank.lines) for rank in self.ranks),
+            parts=tuple(parts),
+            start_ns=begin_ns if parts else None,
+            end_ns=end_ns if parts else None,
+            runs=(self.run.name,),
+        )
+
+    def _warnings(self, lines: Sequence[Timeline]) -> Iterator[str]:
+        yield from self.run.warnings
+        expected = max((line.facts.open.world_size for line in lines), default=0)
+        if len(self.ranks) < expected:
+            yield f"ranks {len(self.ranks)} of {expected} present"
+        if any(len(line.step) for line in lines) and not any(line.facts.saved for line in lines):
+            yield "saves not recorded: what a failure would lose is not known"
+        for rank in self.ranks:
+            yield from rank.warnings
+        for line in lines:
+            yield from line.warnings
+
+
+def _saving(ranks: Sequence[Rank]) -> Saving:
+    """Return what the run says of its saves, from the rank that says most."""
+    if not ranks:
+        return Saving()
+    best = max(ranks, key=lambda rank: sum(len(line.facts.saved) for line in rank.lines))
+    marks = [mark.step for line in best.lines for mark in line.facts.saved]
+    apart = [after - before for before, after in pairwise(marks) if after > before]
+    spans = [span for line in best.lines for span in line.facts.spans if span.category == "checkpoint_save"]
+    kept = [line.own[line.state == 0] for line in best.lines]
+    own = np.concatenate(kept) if kept else np.zeros(0, np.int64)
+    return Saving(
+        n_saves=len(marks),
+        n_failures=max(rank.failures() for rank in ranks),
+        interval_steps=int(np.median(apart)) if apart else None,
+        save_ns=sum(span.end - span.start for span in spans) // len(spans) if spans else None,
+        step_ns=int(np.median(own)) if len(own) else None,
+    )

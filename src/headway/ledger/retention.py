@@ -1,0 +1,89 @@
+"""Retention: which steps of a rank were kept, done again, or given up on purpose.
+
+A new attempt discards the steps after its ``restored`` mark, or without one those from its own
+first number on: rework. A ``restored`` mark inside an attempt discards what came before it and
+lies after its step: rollback. What a failed run had not saved when it ended is rework too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headway.ledger.timeline import STATES, Timeline
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_REWORK = STATES.index("rework")
+_ROLLBACK = STATES.index("rollback")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """From here on steps after ``step`` are discarded; ``at_ns`` is None at the start of an attempt."""
+
+    step: int
+    code: int
+    at_ns: int | None
+
+
+def durable_step(lines: Sequence[Timeline]) -> int | None:
+    """Return through which step progress is durable: the last mark says; None where none was saved.
+
+    A later ``restored`` mark counts as well: after it, that state is what another restart finds.
+    """
+    if not any(line.facts.saved for line in lines):
+        return None
+    saved = [(line.facts.wall_ns(mark.at), 1, mark.step) for line in lines for mark in line.facts.saved]
+    restored = [(line.facts.wall_ns(mark.at), 0, mark.step) for line in lines for mark in line.facts.restored]
+    return max(saved + restored)[2]
+
+
+def settle(lines: Sequence[Timeline], durable: int | None) -> list[Timeline]:
+    """Return the timelines of a rank with the fate of their rows.
+
+    Args:
+        lines: The attempts of one rank, in their order.
+        durable: Through which step the run's progress is durable; None where it does not say.
+    """
+    later: list[_Cut] = []
+    closed = lines[-1].facts.close
+    if durable is not None and closed is not None and closed.reason in {"failed", "signal"}:
+        later.append(_Cut(durable, _REWORK, None))
+    settled: list[Timeline] = []
+    for line in reversed(lines):
+        cuts = list(_cuts(line))
+        settled.append(line.with_state(_fate(line, cuts, later)))
+        later = [*cuts, *later]
+    return settled[::-1]
+
+
+def _cuts(line: Timeline) -> Iterator[_Cut]:
+    """Yield what an attempt discards, in the order of time."""
+    first_ns = int(line.start[0]) if len(line.start) else None
+    initial = [mark for mark in line.facts.restored if first_ns is None or mark.at <= first_ns]
+    if not initial and first_ns is not None:
+        yield _Cut(int(line.step[0]) - 1, _REWORK, None)
+    for mark in line.facts.restored:
+        if first_ns is None or mark.at <= first_ns:
+            yield _Cut(mark.step, _REWORK, None)
+        else:
+            yield _Cut(mark.step, _ROLLBACK, mark.at)
+
+
+def _fate(line: Timeline, own: Sequence[_Cut], later: Sequence[_Cut]) -> NDArray[np.int8]:
+    """Return the state of each row: the first cut that reaches it decides."""
+    state = np.zeros(len(line.step), np.int8)
+    for cut in own:
+        if cut.at_ns is not None:
+            state[(state == 0) & (line.step > cut.step) & (line.start < cut.at_ns)] = cut.code
+    lowest = int(line.step.max(initial=-1))
+    for cut in later:
+        if cut.step < lowest:
+            state[(state == 0) & (line.step > cut.step)] = cut.code
+            lowest = cut.step
+    return state
