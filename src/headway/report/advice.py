@@ -1,0 +1,196 @@
+"""What would return most: one change for each loss, the largest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headway.clock import NS_PER_S
+from headway.ledger.categories import category
+from headway.ledger.ledger import Ledger
+from headway.report.saving import best_interval
+from headway.units import Price, show_seconds
+
+SHOWN: Final = 3
+"""How many changes a report shows: what a person can act on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change, and what it would return.
+
+    Attributes:
+        category: The loss it returns, by its name.
+        text: What to do, with the fact it rests on.
+        gain: Share of the window that would become productive, in (0, 1]: points of goodput over 100.
+        seconds: The same as device-time [device-s].
+        money: The same at the price given; None without one [currency].
+        where: Where to look, or what to do it with.
+        up_to: Whether the gain is the whole loss, of which some may stay.
+    """
+
+    category: str
+    text: str
+    gain: float
+    seconds: float
+    money: float | None
+    where: str
+    up_to: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Idea:
+    text: str
+    gain_ns: int
+    where: str
+    up_to: bool = True
+
+
+def advise(ledger: Ledger, price: Price | None = None, history: Ledger | None = None) -> list[Change]:
+    """Return the changes that would return time, the best first; none for a perfect run.
+
+    No gain is larger than the loss it comes from.
+
+    Args:
+        ledger: Of one run.
+        price: What a device-hour costs, for the gain in money.
+        history: The whole run, where ``ledger`` is a window of it: how often to save rests on it.
+
+    Example:
+        >>> [best, *_] = advise(Ledger({"productive": 60 * 10**9, "recovery": 40 * 10**9}, held_ns=100 * 10**9))
+        >>> best.text, best.gain
+        ('restart sooner: 40.0 s between attempts', 0.4)
+    """
+    ideas = [
+        (name, idea)
+        for name, ns in ledger.sorted_ns()
+        if ns > 0
+        and category(name).factor is not None
+        and (idea := _idea(ledger, name, ns, history or ledger)) is not None
+    ]
+    ideas.sort(key=lambda pair: -pair[1].gain_ns)
+    return [_change(ledger, name, idea, price) for name, idea in ideas]
+
+
+def _change(ledger: Ledger, name: str, idea: _Idea, price: Price | None) -> Change:
+    seconds = idea.gain_ns / NS_PER_S
+    return Change(
+        category=name,
+        text=idea.text,
+        gain=idea.gain_ns / ledger.window_ns,
+        seconds=seconds,
+        money=None if price is None else price.cost(seconds),
+        where=idea.where,
+        up_to=idea.up_to,
+    )
+
+
+def _idea(ledger: Ledger, name: str, ns: int, history: Ledger) -> _Idea | None:
+    if name == "rework":
+        return _rework(ledger, ns, history)
+    if name == "checkpoint_save":
+        return _checkpoint_save(ledger, ns, history)
+    if name in _SPECIAL:
+        return _SPECIAL[name](ledger, ns)
+    remedy = _REMEDY.get(name, category(name).remedy)
+    return _Idea(f"{remedy}: {name} took {_show(ns)}", ns, _WHERE.get(name, ""))
+
+
+def _input_wait(ledger: Ledger, ns: int) -> _Idea:
+    """Loading ahead hides a wait as far as there is other work to hide it behind."""
+    phase, waited = max(ledger.waits_ns.items(), key=lambda item: item[1], default=("", 0))
+    if not 0 < waited <= ns:
+        phase, waited = "the loop", ns
+    hidden = waited <= ledger.amounts_ns.get("productive", 0)
+    where = "the loader: prefetch, more workers" if hidden else "the loader: it is slower than the step, add workers"
+    return _Idea(f"load ahead of the step: {phase} waits {_show(waited)}", waited, where, up_to=not hidden)
+
+
+def _rework(ledger: Ledger, ns: int, history: Ledger) -> _Idea | None:
+    saving, steps = history.saving, ledger.steps.reworked
+    lost = f"{steps} steps done again or lost" if steps != 1 else "1 step done again or lost"
+    if not saving.n_saves:
+        return _Idea(f"save, and record it: {lost}", ns, "rec.saved(step) after each save tells how often to save")
+    if not saving.n_failures:
+        return _Idea(f"save when the notice of an end comes: {lost}", ns, "the handler of SIGTERM or of preemption")
+    better = best_interval(ledger, history)
+    if better is not None:
+        if not better.more_often:
+            return None
+        text = f"save more often: every {better.steps} steps, not {better.now_steps}"
+        return _Idea(text, better.gain_ns, "Young's interval, from this run's saves and failures", up_to=False)
+    if saving.save_ns is None or saving.interval_steps is None:
+        where = "a span checkpoint_save round each save tells how often to save"
+        return _Idea(f"save more often: {lost}", ns, where)
+    return None
+
+
+def _checkpoint_save(ledger: Ledger, ns: int, history: Ledger) -> _Idea:
+    """The other side of the same interval: it never says the opposite of what `_rework` says."""
+    better = best_interval(ledger, history)
+    where = "a writer thread, or the framework's asynchronous save"
+    if better is not None and not better.more_often:
+        where = f"or every {better.steps} steps, not {better.now_steps}: {_show(better.gain_ns)} less"
+    return _Idea(f"save in the background: blocking saves took {_show(ns)}", ns, where)
+
+
+def _recovery(ledger: Ledger, ns: int) -> _Idea:
+    del ledger
+    return _Idea(f"restart sooner: {_show(ns)} between attempts", ns, _WHERE["recovery"])
+
+
+def _silent(ledger: Ledger, ns: int) -> _Idea:
+    """Name the rank that was silent longest: the others may only have waited for it."""
+    by_rank = {name: part.amounts_ns.get("silent", 0) for name, part in ledger.by("rank").items()}
+    rank = max(by_rank, key=by_rank.__getitem__, default=None)
+    who = "a process was" if rank is None else f"rank {rank} was"
+    length = ns if rank is None else by_rank[rank]
+    return _Idea(f"find the hang: {who} silent for {_show(length)}", ns, _WHERE["silent"])
+
+
+def _compile(ledger: Ledger, ns: int) -> _Idea:
+    sure = " (inferred)" if "compile" in ledger.inferred else ""
+    text = f"keep a compilation cache between attempts: {_show(ns)}{sure}"
+    return _Idea(text, ns, _WHERE["compile"])
+
+
+def _unaccounted(ledger: Ledger, ns: int) -> _Idea:
+    del ledger
+    return _Idea(f"put a span around it: {_show(ns)} have no name", ns, _WHERE["unaccounted"])
+
+
+def _unrecorded(ledger: Ledger, ns: int) -> _Idea:
+    """What a launcher knows of a command that records nothing itself."""
+    del ledger
+    return _Idea(f"record the command's steps: {_show(ns)} are not divided", ns, "headway.track(loader) in its script")
+
+
+def _show(ns: int) -> str:
+    return show_seconds(ns / NS_PER_S)
+
+
+_SPECIAL: Final[Mapping[str, Callable[[Ledger, int], _Idea]]] = {
+    "input_wait": _input_wait,
+    "recovery": _recovery,
+    "silent": _silent,
+    "compile": _compile,
+    "unaccounted": _unaccounted,
+    "custom:unrecorded": _unrecorded,
+}
+
+_REMEDY: Final[Mapping[str, str]] = {"startup": "build less before the first step"}
+"""Where the table's remedy, short as it is, does not say what it is about."""
+
+_WHERE: Final[Mapping[str, str]] = {
+    "startup": "imports, data and model built before the first step",
+    "device_init": "start-up of devices and process groups",
+    "compile": "the compiler's cache folder: on a disk that outlives the attempt",
+    "checkpoint_restore": "where the checkpoint lies, and how many read it at once",
+    "evaluation": "how often, and on how much data",
+    "rollback": "loss and gradient norm, watched as they come",
+    "recovery": "what starts the job again: headway run --max-restarts N -- CMD",
+    "silent": "the stack of that process (py-spy dump), and a collective's timeout",
+    "shutdown": "what runs after the last step",
+    "unaccounted": "rec.span(NAME) in the training script, between its steps",
+}

@@ -1,0 +1,119 @@
+"""The JSON form of a report, schema 1. Keys may be added; those that are there keep their meaning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from headway.clock import NS_PER_S
+from headway.ledger.ledger import Ledger
+from headway.report.advice import advise
+from headway.report.entry import Entry, Options, split, total
+from headway.report.straggler import compare_ranks
+from headway.units import Price
+
+SCHEMA: Final = 1
+_PLAIN: Final = Options()
+
+
+def dump(entries: Sequence[Entry], options: Options = _PLAIN) -> str:
+    """Return the report as one line of strict JSON, ASCII only.
+
+    Args:
+        entries: The runs, in the order they are shown.
+        options: What is added to each.
+
+    Example:
+        >>> text = dump([Entry("r1", "native", Ledger({"productive": 10**9}, held_ns=10**9))])
+        >>> json.loads(text)["runs"][0]["categories_s"]
+        {'productive': 1.0}
+    """
+    return json.dumps(build(entries, options), allow_nan=False)
+
+
+def build(entries: Sequence[Entry], options: Options = _PLAIN) -> dict[str, Any]:
+    """Return the report as plain dicts and lists; times are device-seconds, not rounded."""
+    document: dict[str, Any] = {"schema": SCHEMA, "runs": [_run(entry, options) for entry in entries]}
+    if len(entries) > 1:
+        ledger = total(entries)
+        document["total"] = {**_figures(ledger), **_money(ledger, options.price)}
+    return document
+
+
+def _run(entry: Entry, options: Options) -> dict[str, Any]:
+    ledger = entry.ledger
+    run = {
+        "run": _clean(entry.run),
+        "source": entry.source,
+        **_figures(ledger),
+        "warnings": [_clean(text) for text in entry.all_warnings],
+        "path": _clean(entry.path),
+        "window": _window(ledger),
+        "waits_s": _seconds(ledger.waits_ns),
+        "background_s": _seconds(ledger.background_ns),
+        "advice": [asdict(change) for change in advise(ledger, options.price, entry.history)],
+        **_money(ledger, options.price),
+    }
+    comparison = compare_ranks(ledger)
+    if comparison is not None:
+        run["ranks_compared"] = asdict(comparison)
+    if options.by:
+        run["by"] = {options.by: {_clean(name): _figures(part) for name, part in split(ledger, options.by).items()}}
+    if options.windows:
+        run["windows"] = [{**_window(window), **_figures(window)} for window in entry.windows]
+    return run
+
+
+def _figures(ledger: Ledger) -> dict[str, Any]:
+    offered = {} if ledger.offered_ns is None else {"offered_s": ledger.offered_ns / NS_PER_S}
+    steps = ledger.steps
+    return {
+        "attempts": ledger.attempts,
+        "ranks": ledger.ranks,
+        "devices": ledger.devices,
+        "held_s": ledger.held_ns / NS_PER_S,
+        "released_s": ledger.released_ns / NS_PER_S,
+        **offered,
+        "categories_s": {_clean(name): seconds for name, seconds in ledger.seconds.items()},
+        "factors": {
+            "scheduling": ledger.scheduling,
+            "runtime": ledger.runtime,
+            "program": ledger.program,
+            "mpg": ledger.mpg,
+        },
+        "steps": {"executed": steps.executed, "retained": steps.retained, "uncommitted": steps.uncommitted},
+        "inferred": sorted(ledger.inferred),
+    }
+
+
+def _window(ledger: Ledger) -> dict[str, float | None]:
+    """The window on the wall clock [s since the Unix epoch]."""
+    return {"start_s": _instant(ledger.start_ns), "end_s": _instant(ledger.end_ns)}
+
+
+def _instant(ns: int | None) -> float | None:
+    return None if ns is None else ns / NS_PER_S
+
+
+def _seconds(amounts_ns: Mapping[str, int]) -> dict[str, float]:
+    return {_clean(name): ns / NS_PER_S for name, ns in amounts_ns.items()}
+
+
+def _money(ledger: Ledger, price: Price | None) -> dict[str, Any]:
+    if price is None:
+        return {}
+    return {
+        "cost": {
+            "currency": price.currency,
+            "per_device_hour": price.per_device_hour,
+            "held": price.cost(ledger.held_ns / NS_PER_S),
+            "categories": {_clean(name): price.cost(seconds) for name, seconds in ledger.seconds.items()},
+        }
+    }
+
+
+def _clean(text: str) -> str:
+    """Replace what strict JSON readers refuse: the halves of characters that undecodable names leave."""
+    return text.encode("utf-8", "replace").decode()

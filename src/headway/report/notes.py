@@ -1,0 +1,101 @@
+"""The words beside the amounts: a note for a category, the header, and what stands beside the ledger."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headway.clock import NS_PER_S
+from headway.ledger.ledger import Ledger
+from headway.units import show_percent, show_seconds
+
+_TO_GIVE: Final = {"S": "a scheduler's log", "P": "a trace or a FLOP count"}
+_NO_READER: Final = "no reader yet"
+
+
+def note(ledger: Ledger, name: str) -> str:
+    """Return what explains an amount: its phases, its steps, whether it was inferred.
+
+    Example:
+        >>> note(Ledger({"input_wait": 5 * 10**9}, held_ns=5 * 10**9, waits_ns={"source": 5 * 10**9}), "input_wait")
+        'source 5.0 s'
+    """
+    notes = {
+        "input_wait": _phases(ledger),
+        "rework": f"{_count(ledger.steps.reworked, 'step')} done again or lost",
+        "rollback": f"{_count(ledger.steps.rolled_back, 'step')} given up",
+    }
+    words = [notes.get(name, ""), "inferred" if name in ledger.inferred else ""]
+    return ", ".join(word for word in words if word)
+
+
+def size(ledger: Ledger) -> str:
+    """Return how large a run was; what separates the parts is left to the caller.
+
+    Example:
+        >>> size(Ledger(attempts=2, ranks=4, devices=32))
+        '2 attempts | 4 ranks x 8 devices'
+    """
+    attempts, ranks = _count(ledger.attempts, "attempt"), _count(ledger.ranks, "rank")
+    if ledger.ranks and ledger.devices % ledger.ranks == 0:
+        return f"{attempts} | {ranks} x {_count(ledger.devices // ledger.ranks, 'device')}"
+    return f"{attempts} | {ranks} | {_count(ledger.devices, 'device')}"
+
+
+def factors(ledger: Ledger) -> tuple[str, str]:
+    """Return the factors that are known, and the line that says what the others need.
+
+    Example:
+        >>> factors(Ledger({"productive": 1}, held_ns=1))[0]
+        'runtime goodput R 100.0 %   S, P not measured'
+    """
+    values = {
+        "S": ledger.scheduling,
+        "runtime goodput R": ledger.runtime,
+        "P": ledger.program,
+        "MPG": ledger.mpg,
+    }
+    known = [f"{name} {show_percent(value)}" for name, value in values.items() if value is not None]
+    missing = [name for name, value in values.items() if value is None and name in _TO_GIVE]
+    if ledger.runtime is None:
+        known.append("R not known: nothing was held")
+    if missing:
+        known.append(f"{', '.join(missing)} not measured")
+    to_give = f"{', '.join(f'{name} needs {_TO_GIVE[name]}' for name in missing)} ({_NO_READER})" if missing else ""
+    return "   ".join(known), to_give
+
+
+def beside(ledger: Ledger) -> list[str]:
+    """Return what is no part of the table: steps, released gaps, background spans."""
+    lines = []
+    steps = ledger.steps
+    if steps.executed:
+        pending = f", {steps.uncommitted} of them not saved yet" if steps.uncommitted else ""
+        lines.append(f"{_count(steps.executed, 'step')} executed, {steps.retained} retained{pending}")
+    if ledger.released_ns:
+        lines.append(f"released between attempts, not held: {_show(ledger.released_ns)}")
+    if ledger.background_ns:
+        spans = ", ".join(f"{name} {_show(ns)}" for name, ns in ledger.background_ns.items())
+        lines.append(f"in the background, beside the table: {spans}")
+    return lines
+
+
+def biggest_loss(ledger: Ledger) -> str:
+    """Return the largest loss with its amount; an empty text where nothing was lost."""
+    losses = {name: ns for name, ns in ledger.amounts_ns.items() if name != "productive" and ns > 0}
+    if not losses:
+        return ""
+    name = max(losses, key=losses.__getitem__)
+    return f"{name} {_show(losses[name])}"
+
+
+def _phases(ledger: Ledger) -> str:
+    waits = sorted(ledger.waits_ns.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {_show(ns)}" for name, ns in waits if ns > 0)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _show(ns: int) -> str:
+    return show_seconds(ns / NS_PER_S)

@@ -1,0 +1,250 @@
+"""A report as a page on a terminal: 80 columns are enough, colours are not needed.
+
+Everything that came from a file goes through `Glyphs.clean` and into `rich.text.Text`: it is
+never read as markup, and never steers the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+from headway.clock import NS_PER_S
+from headway.ledger.categories import category
+from headway.ledger.ledger import Ledger
+from headway.report import notes
+from headway.report.advice import SHOWN, Change, advise
+from headway.report.entry import Entry, Options, split, total
+from headway.report.glyphs import Glyphs
+from headway.report.straggler import Spread, compare_ranks
+from headway.units import Price, show_money, show_percent, show_seconds
+
+UNACCOUNTED_FIRST: Final = 0.01
+"""Share of the window from which time without a name is the first thing to read."""
+_STYLES: Final = {None: "green", "R": "yellow", "S": "magenta", "P": "cyan"}
+_NAME_WIDTH: Final = 26
+_NOTE_WIDTH: Final = 31
+_PAGE_WIDTH: Final = 100
+
+
+def print_report(entries: Sequence[Entry], options: Options, console: Console) -> None:
+    """Print each run and, of several, their sum.
+
+    Args:
+        entries: The runs, in the order they are shown.
+        options: How they are shown.
+        console: Where to; its width and encoding are kept to.
+    """
+    page = Page(Glyphs.of(console.encoding), console.width, options)
+    screens = [page.run(entry, alone=len(entries) == 1) for entry in entries]
+    if len(entries) > 1:
+        screens.append(page.sum(entries))
+    with console.capture() as capture:
+        for place, screen in enumerate(screens):
+            console.print(Group(*(["" for _ in range(2 * bool(place))]), screen), markup=False, highlight=False)
+    # Cells are padded to their column: what is copied from a page should not be.
+    console.file.write(re.sub(r" +$", "", capture.get(), flags=re.MULTILINE))
+    console.file.flush()
+
+
+class Page:
+    """What a screen is made of, for one encoding, width and set of options.
+
+    Args:
+        glyphs: What can be printed.
+        width: Columns of the screen.
+        options: How the runs are shown.
+    """
+
+    def __init__(self, glyphs: Glyphs, width: int, options: Options) -> None:
+        self._glyphs = glyphs
+        self._width = width
+        self._options = options
+
+    def run(self, entry: Entry, *, alone: bool = True) -> Group:
+        """Return one run; where it is one of several, what to do about it is left to the sum."""
+        ledger = entry.ledger
+        blocks = [self._header(self._glyphs.clean(entry.run), ledger), Text(), self._amounts(ledger)]
+        blocks += self._below(ledger, entry.all_warnings)
+        blocks += self._ranks(ledger)
+        if self._options.by:
+            pieces = split(ledger, self._options.by)
+            blocks += [Text(), self._pieces(self._options.by, [(name, part) for name, part in pieces.items()])]
+        if self._options.windows:
+            rows = [(_moment(window.start_ns), window) for window in entry.windows]
+            blocks += [Text(), self._pieces("window from (UTC)", rows)]
+        if alone:
+            blocks += self._changes(
+                [("", change) for change in advise(ledger, self._options.price, entry.history)], ledger
+            )
+        return Group(*blocks)
+
+    def sum(self, entries: Sequence[Entry]) -> Group:
+        """Return the sum of several runs, and what would return most over all of them."""
+        ledger = total(entries)
+        changes = [
+            (entry.run, change)
+            for entry in entries
+            for change in advise(entry.ledger, self._options.price, entry.history)
+        ]
+        changes.sort(key=lambda pair: -pair[1].seconds)
+        blocks = [self._header(f"Sum of {len(entries)} runs", ledger), Text(), self._amounts(ledger)]
+        blocks += [*self._below(ledger, ()), *self._changes(changes, ledger)]
+        return Group(*blocks)
+
+    def _header(self, title: str, ledger: Ledger) -> Text:
+        dot = f" {self._glyphs.dot} "
+        held = f"held {_show(ledger.held_ns)}" + (" of device-time" if ledger.devices > 1 else "")
+        parts = [notes.size(ledger).replace(" | ", dot), held]
+        known, _ = notes.factors(ledger)
+        return Text.assemble((title, "bold"), dot, dot.join(parts), "\n", (known, "bold"))
+
+    def _amounts(self, ledger: Ledger) -> RenderableType:
+        """The table: what was kept, then the losses, widest first; a lot without a name before all."""
+        rows = sorted(ledger.amounts_ns.items(), key=lambda item: (_rank(ledger, *item), -item[1]))
+        rows = [(name, ns) for name, ns in rows if ns > 0]
+        if not rows:
+            return Text("  nothing was held, so there is nothing to divide")
+        names = [self._glyphs.shorten(name, _NAME_WIDTH) for name, _ in rows]
+        figures = [self._figures(ns, ledger.window_ns) for _, ns in rows]
+        totals = self._figures(ledger.window_ns, ledger.window_ns, style="bold")
+        columns = [[Text(name) for name in names], *zip(totals, *figures, strict=True)]
+        used = 2 + sum(2 + max(cell.cell_len for cell in column) for column in columns) + 2
+        bar = max(6, min(24, self._width - used - _NOTE_WIDTH))
+        widest = max(ns for _, ns in rows)
+        table = _grid("left", *("right" for _ in totals), "left", "note")
+        for label, cells, (name, ns) in zip(names, figures, rows, strict=True):
+            table.add_row(Text(label), *cells, self._bar(name, ns / widest, bar), self._note(ledger, name))
+        table.add_row(Text(), *totals)
+        return Padding(table, (0, 0, 0, 2))
+
+    def _bar(self, name: str, fraction: float, width: int) -> Text:
+        style = "bold red" if name == "unaccounted" else _STYLES[category(name).factor]
+        return Text(self._glyphs.bar(fraction, width), style=style)
+
+    def _note(self, ledger: Ledger, name: str) -> Text:
+        return Text(self._glyphs.clean(notes.note(ledger, name)), style="dim")
+
+    def _figures(self, ns: int, window_ns: int, style: str = "") -> list[Text]:
+        texts = [_show(ns), show_percent(ns / window_ns)]
+        if self._options.price is not None:
+            texts.append(_money(self._options.price.cost(ns / NS_PER_S), self._options.price))
+        return [Text(text, style=style) for text in texts]
+
+    def _below(self, ledger: Ledger, warnings: Sequence[str]) -> list[RenderableType]:
+        lines = [Text(self._glyphs.clean(line), style="dim") for line in notes.beside(ledger)]
+        _, to_give = notes.factors(ledger)
+        if to_give:
+            lines.append(Text(to_give, style="dim"))
+        lines += [Text(f"warning: {self._glyphs.clean(text)}", style="yellow") for text in warnings]
+        return [Text(), *(_hanging(line) for line in lines)] if lines else []
+
+    def _ranks(self, ledger: Ledger) -> Iterator[RenderableType]:
+        """The spread over ranks, and the straggler by name."""
+        compared = compare_ranks(ledger)
+        if compared is None:
+            return
+        table = _grid("left", "right", "right", "right")
+        table.add_row(Text("of one rank"), *(Text(word, style="dim") for word in ("min", "median", "max")))
+        for name, spread in (("productive", compared.productive), ("input_wait", compared.wait)):
+            table.add_row(Text(name), *_spread(spread))
+        yield Text()
+        yield Padding(table, (0, 0, 0, 2))
+        if compared.straggler is not None and compared.straggler_wait_s is not None:
+            waited = show_seconds(compared.straggler_wait_s)
+            text = f"straggler: rank {compared.straggler} waits least ({waited}); the others wait for it"
+            yield _hanging(Text(text, style="bold"))
+
+    def _pieces(self, title: str, rows: Sequence[tuple[str, Ledger]]) -> RenderableType:
+        """A line for each rank, attempt or window."""
+        table = _grid("left", "right", "right", "left", "note")
+        head = (title, "held", "R", "", "largest loss")
+        table.add_row(*(Text(word, style="dim") for word in head))
+        for name, ledger in rows:
+            share = ledger.runtime
+            shown = Text("-" if share is None else show_percent(share))
+            drawn = Text(self._glyphs.bar(share or 0.0, 16), style="green")
+            loss = Text(self._glyphs.clean(notes.biggest_loss(ledger)))
+            table.add_row(
+                Text(self._glyphs.shorten(name, _NAME_WIDTH)), Text(_show(ledger.held_ns)), shown, drawn, loss
+            )
+        return Padding(table, (0, 0, 0, 2))
+
+    def _changes(self, changes: Sequence[tuple[str, Change]], ledger: Ledger) -> list[RenderableType]:
+        """The first few changes, each with its gain at the right and where to look below."""
+        if not ledger.window_ns:
+            return []
+        if not changes:
+            return [Text(), Text("Nothing was lost: every device-second was productive.", style="bold")]
+        lines: list[RenderableType] = [Text(), Text("What would return most", style="bold")]
+        shown = changes[:SHOWN]
+        gains = self._gains([change for _, change in shown], ledger)
+        for place, ((run, change), gain) in enumerate(zip(shown, gains, strict=True), 1):
+            about = f"{run}: " if run else ""
+            table = Table.grid(Column(no_wrap=True), Column(ratio=1), Column(no_wrap=True), padding=(0, 1, 0, 0))
+            table.width = min(self._width, _PAGE_WIDTH) - 2
+            table.add_row(f"{place}.", Text(self._glyphs.clean(about + change.text)), Text(gain, style="green"))
+            lines += [_hanging(table), Padding(Text(change.where, style="dim"), (0, 0, 0, 5))]
+        return lines
+
+    def _gains(self, changes: Sequence[Change], ledger: Ledger) -> list[str]:
+        """Points, and money in a column of one width."""
+        price = self._options.price
+        shares = [show_percent(change.seconds * NS_PER_S / ledger.window_ns)[:-2] for change in changes]
+        up_to = ["up to " if change.up_to else "" for change in changes]
+        points = [f"{word:>7}+{share} points" for word, share in zip(up_to, shares, strict=True)]
+        if price is None:
+            return points
+        money = [_money(price.cost(change.seconds), price) for change in changes]
+        width = max(map(len, money))
+        return [f"{gain}  {amount:>{width}}" for gain, amount in zip(points, money, strict=True)]
+
+
+def _money(amount: float, price: Price) -> str:
+    """Return the amount; what rounds to nothing is still not nothing."""
+    if 0 < amount < 0.005:
+        return f"<{show_money(0.01, price.currency)}"
+    return show_money(amount, price.currency)
+
+
+def _rank(ledger: Ledger, name: str, ns: int) -> int:
+    """Where a category stands: unaccounted over its limit, then what was kept, then losses."""
+    if name == "unaccounted" and ns > UNACCOUNTED_FIRST * ledger.window_ns:
+        return 0
+    return 1 if name == "productive" else 2
+
+
+def _grid(*columns: str) -> Table:
+    """Return a table without lines; a column ``note`` takes what width is left, and wraps."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        if column == "note":
+            table.add_column(overflow="fold")
+        else:
+            table.add_column(justify="right" if column == "right" else "left", no_wrap=True, overflow="crop")
+    return table
+
+
+def _hanging(text: RenderableType) -> Padding:
+    return Padding(text, (0, 0, 0, 2))
+
+
+def _spread(spread: Spread) -> list[Text]:
+    return [Text(show_seconds(value)) for value in (spread.min_s, spread.median_s, spread.max_s)]
+
+
+def _moment(ns: int | None) -> str:
+    if ns is None:
+        return "-"
+    return datetime.fromtimestamp(ns // NS_PER_S, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _show(ns: int) -> str:
+    return show_seconds(ns / NS_PER_S)
