@@ -1,0 +1,94 @@
+"""The command `headway`: its subcommands, each loaded when it is asked for, and its exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+import headway
+from headway.errors import HeadwayError
+
+COMMANDS: Final[Mapping[str, str]] = {
+    "demo": "Train a small classifier, kill it, resume it, and show the report.",
+    "report": "Show where the device-time of runs went, and what would return most.",
+    "run": "Run a training command and report where its time went.",
+}
+"""By name, what each does; the command itself is in ``headway.cli.<name>``, under that name."""
+
+EXIT_ERROR: Final = 2
+"""Something cannot be done as asked: an option, a path, a file."""
+EXIT_INTERRUPTED: Final = 130
+"""Ctrl-C, as shells give it."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it runs, so that ``--help`` needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command of that name; None when there is none."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"headway.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(headway.__version__, "-V", "--version", prog_name="headway")
+def cli() -> None:
+    """Headway: where your accelerator time went, what each loss costs, and what would get it back."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: What follows the command's name; None takes them from the process.
+
+    Example:
+        >>> main(["--version"])
+        headway, version 0.1.0
+        0
+    """
+    try:
+        result = cli.main(args=None if arguments is None else [*arguments], prog_name="headway", standalone_mode=False)
+        sys.stdout.flush()
+    except HeadwayError as error:
+        return _fail(str(error))
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _close_quietly()
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str) -> int:
+    click.echo(f"headway: {message}", err=True)
+    return EXIT_ERROR
+
+
+def _close_quietly() -> int:
+    """Who read the output has gone: nothing more is written, at exit neither."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    return 0
