@@ -76,10 +76,10 @@ class _History:
         ends = [line.end_wall_ns for line in every]
         lasts = [lines[-1] for lines in by_rank.values()]
         closes = [line.end_wall_ns for line in lasts if line.facts.close is not None]
-        end = until_ns if until_ns is not None else max(closes, default=max(ends))
-        durable = durable_step(every)
-        ranks = tuple(Rank.of(rank, lines, durable, end) for rank, lines in sorted(by_rank.items()))
         begin = min(line.begin_wall_ns for line in every)
+        silent_until = until_ns if until_ns is not None else max(closes, default=begin)
+        durable = durable_step(every)
+        ranks = tuple(Rank.of(rank, lines, durable, silent_until) for rank, lines in sorted(by_rank.items()))
         return cls(run, ranks, durable, begin, max(begin, until_ns) if until_ns is not None else max(ends))
 
     def whole(self) -> Ledger:

@@ -275,10 +275,8 @@ def _infer_compile(line: Timeline) -> dict[int, int]:
     first, group = line.numbers()
     if len(first) <= COMPILE_FROM:
         return {}
-    by_step = net
-    if len(first) < len(net):
-        by_step = np.zeros(len(first), np.int64)
-        np.add.at(by_step, group, net)
+    by_step = np.zeros(len(first), np.int64)
+    np.add.at(by_step, group, net)
     lead = int(group[0])
     excess = int(by_step[lead]) - _median(np.delete(by_step, lead))
     compiled: dict[int, int] = {}
