@@ -142,22 +142,21 @@ class Cut:
 
         whole = account(run, until_ns=self.until_ns)
         self._check(run, whole)
-        shown, windows = whole, ()  # an empty run has no windows
-        if whole.start_ns is not None:
-            windows = self._windows(whole)
-            shown = whole if self.last_ns is None else next(whole.windows(last_ns=self.last_ns), whole)
+        shown = whole
+        if self.last_ns is not None and whole.start_ns is not None:
+            shown = next(whole.windows(last_ns=self.last_ns), whole)
         return Entry(
             run=run.name,
             source=run.source,
             ledger=shown,
             path=run.path,
             warnings=(*run.warnings, *whole.warnings),
-            windows=windows,
+            windows=self._windows(whole),
             history=None if shown is whole else whole,
         )
 
     def _windows(self, whole: Ledger) -> tuple[Ledger, ...]:
-        if self.every_ns is None:
+        if self.every_ns is None or whole.start_ns is None:  # an empty run has no windows
             return ()
         return tuple(whole.windows(every_ns=self.every_ns, last_ns=self.last_ns))
 
