@@ -94,7 +94,7 @@ def _idea(ledger: Ledger, name: str, ns: int, history: Ledger) -> _Idea | None:
     if name in _SPECIAL:
         return _SPECIAL[name](ledger, ns)
     remedy = _REMEDY.get(name, category(name).remedy)
-    return _Idea(f"{remedy}: {name} took {_show(ns)}", ns, _WHERE.get(name, ""))
+    return _Idea(f"{remedy}: {name} took {_show(ns)}", ns, _WHERE.get(name, "that span in the training script"))
 
 
 def _input_wait(ledger: Ledger, ns: int) -> _Idea:
@@ -193,4 +193,13 @@ _WHERE: Final[Mapping[str, str]] = {
     "silent": "the stack of that process (py-spy dump), and a collective's timeout",
     "shutdown": "what runs after the last step",
     "unaccounted": "rec.span(NAME) in the training script, between its steps",
+    "queued": "the scheduler's queue: partition, priority, size of the request",
+    "partial_gang": "the scheduler's gang or co-scheduling rules",
+    "unallocated": "the pool's queue against what it offers",
+    "drained": "the nodes that are down or draining, and why",
+    "exposed_communication": "the trace: collectives that no kernel runs beside",
+    "bubble": "stage timings: the slowest stage sets the pace",
+    "host_gap": "the trace: gaps between kernels",
+    "below_peak": "the trace: the kernels that take longest",
 }
+"""Where to look; a span of the user's own is looked for in the user's own script."""

@@ -117,7 +117,7 @@ class Page:
         totals = self._figures(ledger.window_ns, ledger.window_ns, style="bold")
         columns = [[Text(name) for name in names], *zip(totals, *figures, strict=True)]
         used = 2 + sum(2 + max(cell.cell_len for cell in column) for column in columns) + 2
-        bar = max(6, min(24, self._width - used - _NOTE_WIDTH))
+        bar = max(4, min(24, self._width - used - _NOTE_WIDTH))
         widest = max(ns for _, ns in rows)
         table = _grid("left", *("right" for _ in totals), "left", "note")
         for label, cells, (name, ns) in zip(names, figures, rows, strict=True):

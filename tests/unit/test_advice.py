@@ -1,0 +1,152 @@
+"""What would return most: its wording, its order, and gains that are never more than the loss."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.ledger.categories import BY_NAME, CATEGORIES
+from headway.ledger.ledger import Ledger, Part, Saving, Steps
+from headway.report.advice import advise
+from headway.report.saving import best_interval
+from headway.report.straggler import compare_ranks
+from headway.units import Price
+from unit.shown import S, ledger, ranks
+
+SAVING = Saving(n_saves=10, n_failures=1, interval_steps=50, save_ns=10, step_ns=10)
+
+
+def saves(rework=280, save=20, steps=98, **saving):
+    return Ledger(
+        {"productive": 700, "rework": rework, "checkpoint_save": save}, held_ns=700 + rework + save,
+        steps=Steps(steps, steps - 28, 0, 28, 0), ranks=1, saving=dataclasses.replace(SAVING, **saving),
+    )  # fmt: skip
+
+
+def texts(ledger, **options):
+    return {change.category: change.text for change in advise(ledger, **options)}
+
+
+def test_the_best_comes_first_with_its_gain_in_points_and_money():
+    shown = ledger({"productive": 60, "startup": 10, "recovery": 30})
+    first, second = advise(shown, Price(3600.0))
+    assert (first.text, first.gain, first.money) == ("restart sooner: 30.0 s between attempts", 0.3, 30.0)
+    assert second.text == "build less before the first step: startup took 10.0 s"
+    assert advise(shown)[0].money is None
+
+
+def test_a_perfect_run_needs_no_advice():
+    assert advise(ledger({"productive": 3})) == []
+    assert advise(ledger({"productive": 3, "recovery": 0})) == []
+    assert advise(Ledger()) == []
+
+
+def test_a_wait_names_its_worst_phase_and_gains_what_that_phase_took():
+    shown = ledger({"productive": 6, "input_wait": 4}, waits_ns={"source": 3 * S, "transform": S})
+    (change,) = advise(shown)
+    assert change.text == "load ahead of the step: source waits 3.0 s"
+    assert change.gain == pytest.approx(0.3)
+    assert not change.up_to
+
+
+def test_a_loader_slower_than_the_step_cannot_be_hidden_whole():
+    (change,) = advise(ledger({"productive": 1, "input_wait": 4}))
+    assert change.up_to
+    assert change.text == "load ahead of the step: the loop waits 4.0 s"
+
+
+def test_youngs_interval_says_to_save_more_often():
+    interval = best_interval(saves())
+    assert (interval.steps, interval.now_steps, interval.more_often) == (14, 50, True)
+    change = next(change for change in advise(saves()) if change.category == "rework")
+    assert change.text == "save more often: every 14 steps, not 50"
+    assert change.gain * 1000 == pytest.approx(280 * (1 - 14 / 50) - 20 * (50 / 14 - 1), abs=1)
+    assert not change.up_to
+
+
+def test_or_less_often_and_never_both():
+    shown = saves(rework=10, save=500, steps=5000, interval_steps=10)
+    assert best_interval(shown).steps == 100
+    said = texts(shown)
+    assert "rework" not in said
+    assert said["checkpoint_save"].startswith("save in the background")
+    change = next(change for change in advise(shown) if change.category == "checkpoint_save")
+    assert change.where.startswith("or every 100 steps, not 10")
+
+
+def test_each_rank_fails_with_the_others():
+    one, two = saves(), saves(steps=196)
+    assert best_interval(dataclasses.replace(two, ranks=2)).steps == best_interval(one).steps
+
+
+def test_a_window_takes_how_it_saves_from_the_whole_run():
+    window = dataclasses.replace(saves(), saving=Saving(), steps=Steps(9, 1, 0, 8, 0))
+    assert texts(window)["rework"].startswith("save, and record it")
+    assert texts(window, history=saves())["rework"] == "save more often: every 14 steps, not 50"
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ({"n_saves": 0}, "save, and record it: 28 steps done again or lost"),
+        ({"n_failures": 0}, "save when the notice of an end comes: 28 steps done again or lost"),
+        ({"save_ns": None}, "save more often: 28 steps done again or lost"),
+        ({"interval_steps": None}, "save more often: 28 steps done again or lost"),
+    ],
+)
+def test_without_a_base_the_gain_is_only_a_limit(known, said):
+    change = next(change for change in advise(saves(**known)) if change.category == "rework")
+    assert (change.text, change.up_to) == (said, True)
+
+
+def test_a_hang_names_its_rank():
+    parts = [Part(r, "a0", ledger({"productive": 5, **({"silent": 4} if r == 3 else {})})) for r in range(4)]
+    whole = sum(part.ledger for part in parts)
+    shown = Ledger(whole.amounts_ns, held_ns=whole.held_ns, parts=tuple(parts))
+    assert texts(shown)["silent"] == "find the hang: rank 3 was silent for 4.0 s"
+    assert "a process was silent" in texts(ledger({"silent": 1}))["silent"]
+
+
+def test_what_is_inferred_says_so():
+    assert texts(ledger({"compile": 1}, inferred=frozenset({"compile"})))["compile"].endswith("1.0 s (inferred)")
+
+
+def test_every_loss_has_its_advice():
+    for line in CATEGORIES:
+        changes = advise(Ledger({line.name: S}, held_ns=S if line.factor != "S" else 0, offered_ns=S))
+        assert bool(changes) == (line.factor is not None), line.name
+        assert all(change.where and change.text for change in changes)
+    for name in ("custom:sdc_check", "custom:unrecorded"):
+        assert len(advise(ledger({name: 1}))) == 1
+
+
+amounts = st.dictionaries(
+    st.sampled_from([n for n in BY_NAME if BY_NAME[n].factor in {None, "R"}]), st.integers(0, 10**15)
+)
+
+
+@given(
+    amounts,
+    st.builds(
+        Saving,
+        n_saves=st.integers(0, 9), n_failures=st.integers(0, 5), interval_steps=st.none() | st.integers(1, 10**6),
+        save_ns=st.none() | st.integers(0, 10**12), step_ns=st.none() | st.integers(0, 10**12),
+    ),
+    st.integers(0, 10**6),
+)  # fmt: skip
+def test_no_gain_is_larger_than_its_loss(amounts_ns, saving, executed):
+    shown = Ledger(amounts_ns, held_ns=sum(amounts_ns.values()), steps=Steps(executed), saving=saving, ranks=1)
+    changes = advise(shown)
+    assert [change.gain for change in changes] == sorted((change.gain for change in changes), reverse=True)
+    for change in changes:
+        assert 0 < change.seconds * S <= amounts_ns[change.category] * (1 + 1e-12)
+        assert 0 < change.gain <= 1
+
+
+def test_a_straggler_is_named_only_where_it_stands_out():
+    assert compare_ranks(ranks()).straggler == "2"
+    assert compare_ranks(ranks()).wait.min_s == 0.2
+    assert compare_ranks(ranks((4, 4.1, 3.95, 3.9))).straggler is None
+    assert compare_ranks(ranks((0, 0, 0, 0))).straggler is None
+    assert compare_ranks(ledger({"productive": 1})) is None
