@@ -1,0 +1,185 @@
+"""Headway's own log: run folders of attempts, found on disk and put together as runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from headway.events import Unknown, decode
+from headway.ledger.history import Process, Run
+from headway.sources import jsonl, npy
+from headway.sources.attempt import Attempt, holds_log, named_as_attempt
+from headway.sources.text import clean
+
+_LINES_TRIED = 50
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run that was found on disk.
+
+    Attributes:
+        path: What to call it in messages: its folder, or the one file or attempt that was given.
+        name: Its name where its log tells none.
+        attempts: The folders of its attempts, in the order of their names.
+    """
+
+    path: Path
+    name: str
+    attempts: tuple[Path, ...]
+
+
+class Native:
+    """The source of Headway's own logs."""
+
+    name = "native"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no log of Headway, or None when it is one."""
+        if path.is_dir():
+            return None if find(path) else f"no folder in it holds {jsonl.NAME} or {npy.NAME}"
+        if path.name in {jsonl.NAME, npy.NAME} or any(_is_event(line) for line in head.splitlines()[:_LINES_TRIED]):
+            return None
+        return 'no line at its beginning is an event, such as {"kind":"open", ...}'
+
+    def load(self, path: Path, devices: int | None) -> list[Run]:
+        """Return the runs at a path: a root, a run, an attempt, or one file of it."""
+        found = find(path)
+        runs = []
+        for run in found:
+            logs = [attempt_at(folder) for folder in run.attempts]
+            for log in logs:
+                log.poll(through=True)
+                log.finish()
+            runs.append(assemble(run, logs, devices, final=True))
+        return runs
+
+
+def find(path: Path) -> list[Found]:
+    """Return the runs at a path, in the order of their folders' names."""
+    if not path.is_dir():
+        whole = path.name in {jsonl.NAME, npy.NAME}
+        return [Found(path, _parent_name(path.parent) if whole else path.stem, (path.parent if whole else path,))]
+    if holds_log(path):
+        return [Found(path, _parent_name(path), (path,))]
+    inside = _folders(path)
+    here = _run(path, inside)
+    return [here] if here else [run for folder in inside if (run := _run(folder, _folders(folder)))]
+
+
+def _run(path: Path, inside: Sequence[Path]) -> Found | None:
+    if not any(holds_log(folder) for folder in inside):
+        return None
+    attempts = [folder for folder in inside if holds_log(folder) or (named_as_attempt(folder) and not _folders(folder))]
+    return Found(path, Path(os.path.abspath(path)).name, tuple(attempts))  # noqa: PTH100  keeps a symlink's own name
+
+
+def _parent_name(attempt: Path) -> str:
+    return Path(os.path.abspath(attempt)).parent.name  # noqa: PTH100
+
+
+def _folders(path: Path) -> list[Path]:
+    """Return the folders in a folder, in the order of their names; none where it cannot be listed."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(path / entry.name for entry in entries if _is_folder(entry))
+    except OSError:
+        return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a loop of symbolic links
+        return False
+
+
+def _is_event(line: bytes) -> bool:
+    try:
+        return not isinstance(decode(line.removeprefix(b"\xef\xbb\xbf").strip(b"\0 \t")), Unknown)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def attempt_at(path: Path) -> Attempt:
+    """Return the log of one attempt; the path is its folder, or its only file."""
+    return Attempt(path) if path.is_dir() else Attempt(path.parent, path.name, None)
+
+
+def assemble(found: Found, logs: Sequence[Attempt], devices: int | None, *, final: bool) -> Run:
+    """Return the run of these logs.
+
+    Args:
+        found: Where they were found.
+        logs: One a process, and those that launchers wrote.
+        devices: The number of devices of each rank; None for what the logs say.
+        final: Whether the files are complete; else their ends are still being written.
+    """
+    processes: list[Process] = []
+    warnings: list[str] = []
+    logs = sorted(logs, key=lambda log: (log.is_launch, *log.identity()))
+    chosen: list[Attempt] = []
+    for log in logs:
+        process = log.process(devices, final=final)
+        if log.is_launch:
+            warnings += _exit_note(log, process)
+            if process is None or any(other.open.attempt == process.open.attempt for other in processes):
+                continue
+        if process is None:
+            warnings += log.left_out(final=final) if final else []
+            continue
+        processes.append(process)
+        chosen.append(log)
+    processes = _told_apart(processes, chosen)
+    names = dict.fromkeys(process.open.run for process in processes if process.open.run)
+    if len(names) > 1:
+        warnings.append(f"its logs name {len(names)} runs, {', '.join(names)}; one folder is one run")
+    name = next(iter(names), clean(found.name))
+    return Run(name, "native", tuple(processes), clean(str(found.path), 4096), tuple(warnings))
+
+
+def _told_apart(processes: Sequence[Process], logs: Sequence[Attempt]) -> list[Process]:
+    """Return the processes; those that claim one attempt and rank are called as their folders are."""
+    claims = Counter((process.open.attempt, process.open.rank) for process in processes)
+    result = []
+    for process, log in zip(processes, logs, strict=True):
+        mine = process.open.attempt, process.open.rank
+        if claims[mine] > 1 and mine != log.identity():
+            attempt, rank = log.identity()
+            text = (
+                f"{log.name}: another log is of attempt {mine[0]} rank {mine[1]} too; this one is named by its folder"
+            )
+            opened = msgspec.structs.replace(process.open, attempt=attempt, rank=rank)
+            result.append(replace(process, open=opened, warnings=(*process.warnings, text)))
+        else:
+            result.append(process)
+    return result
+
+
+def _exit_note(log: Attempt, process: Process | None) -> list[str]:
+    code = log.exit_code()
+    if not code:
+        return []
+    attempt = process.open.attempt if process else log.identity()[0]
+    return [f"attempt {attempt}: the command {_ending(code)}"]
+
+
+def _ending(code: int) -> str:
+    """Return in words how a command ended.
+
+    Example:
+        >>> _ending(-9), _ending(3)
+        ('was ended by SIGKILL', 'ended with exit code 3')
+    """
+    if code > 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
