@@ -1,0 +1,117 @@
+"""The sources there are, and which of them knows a path: by its content, not by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, Protocol
+
+from headway.errors import ArgumentError, SourceError
+from headway.ledger.history import Run
+from headway.sources import files
+from headway.sources.mlperf import MLPerf
+from headway.sources.native import Native
+from headway.sources.text import clean
+
+
+class Source(Protocol):
+    """What reads one kind of log.
+
+    Attributes:
+        name: What its runs name as their source.
+    """
+
+    name: str
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is not of this kind, or None when it is.
+
+        Args:
+            path: A folder or a regular file.
+            head: The beginning of the file; empty for a folder.
+        """
+
+    def load(self, path: Path, devices: int | None) -> list[Run]:
+        """Return the runs at a path that it recognised.
+
+        Args:
+            path: A folder or a regular file.
+            devices: The number of devices to assume; None for what the log says.
+        """
+
+
+SOURCES: Final[tuple[Source, ...]] = (Native(), MLPerf())
+"""In the order they are asked; the first that recognises a path reads it."""
+
+
+def look(path: Path) -> bytes:
+    """Return the beginning of the file at a path, nothing for a folder.
+
+    Raises:
+        SourceError: There is nothing, it cannot be read, or it is neither a file nor a folder.
+    """
+    shown = clean(str(path), 4096)
+    try:
+        return b"" if path.is_dir() else files.head(path)
+    except FileNotFoundError as error:
+        raise SourceError(
+            f"Cannot read {shown}: there is nothing", "Check the path", "no-such-path", path=shown
+        ) from error
+    except files.NotAFileError as error:
+        raise SourceError(
+            f"Cannot read {shown}: {error}", "Give a file, or the folder of a run", "not-a-file", path=shown
+        ) from error
+    except (OSError, ValueError) as error:
+        why = files.reason(error) if isinstance(error, OSError) else clean(str(error))
+        raise SourceError(f"Cannot read {shown}: {why}", "Make it readable", "unreadable-path", path=shown) from error
+
+
+def recognise(path: Path, source: str | None = None) -> Source:
+    """Return the source that knows a path.
+
+    Args:
+        path: A file or a folder.
+        source: The name of the source to use; None asks each.
+
+    Raises:
+        SourceError: There is nothing to read, or no source knows it.
+        ArgumentError: There is no source of that name.
+    """
+    head = look(path)
+    reasons = {}
+    for candidate in _candidates(source):
+        reason = candidate.recognise(path, head)
+        if reason is None:
+            return candidate
+        reasons[candidate.name] = reason
+    raise _unknown(path, head, reasons)
+
+
+def _candidates(name: str | None) -> tuple[Source, ...]:
+    chosen = tuple(source for source in SOURCES if name in {None, source.name})
+    if not chosen:
+        known = ", ".join(source.name for source in SOURCES)
+        raise ArgumentError(
+            f"Cannot read with the source {name!r}: there is none of that name; known are {known}",
+            "Leave it out, and the content decides",
+            "no-such-source",
+            source=name,
+        )
+    return chosen
+
+
+def _unknown(path: Path, head: bytes, reasons: dict[str, str]) -> SourceError:
+    shown = clean(str(path), 4096)
+    said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    if path.is_dir():
+        step = "Give a run's folder, a folder of runs, or a log file"
+        return SourceError(f"Cannot find a run in {shown}: {said}", step, "no-runs", path=shown, reasons=reasons)
+    if not head:
+        return SourceError(f"Cannot read {shown}: it is empty", "Give a file with content", "empty-file", path=shown)
+    step = "See docs/sources.md for what can be read"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        step = "It looks like UTF-16: convert it with iconv -f UTF-16 -t UTF-8"
+    elif head.startswith((b"\x1f\x8b", b"(\xb5/\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zXZ")):
+        step = "It is compressed: unpack it first"
+    return SourceError(
+        f"Cannot read {shown}: no source knows it; {said}", step, "unknown-source", path=shown, reasons=reasons
+    )
