@@ -1,0 +1,458 @@
+"""The hot core of a tracker: the compiled one where it was built, and its twin in Python.
+
+One register says who owns the passing time: a phase, or nobody. Every transition reads the clock
+once and books the time since the last one to the owner, so nested timers book an instant once, to
+the innermost, and what the phases and the rest of a batch add up to is its wall time.
+
+``HEADWAY_PURE_PYTHON=1`` chooses the twin. They differ in one thing: the compiled core counts a 65th
+timer open at the same time as a fault and does not time it.
+"""
+
+# A timer and its core are one thing in two objects, as in the compiled one.
+# ruff: noqa: SLF001
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import time
+from collections.abc import Callable
+from operator import add as _add
+from typing import TYPE_CHECKING, Any, Final, Self
+
+_LONGEST_NS: Final = 10**17
+_LONGEST_S: Final = 1e8
+_WORD: Final = (1 << 64) - 1
+
+
+def _wrap(ns: int) -> int:
+    """Return the number as 64 bits hold it."""
+    return ((ns + (1 << 63)) & _WORD) - (1 << 63)
+
+
+class PythonTimer:
+    """Times one phase in a with-statement; made once, and used again for every batch."""
+
+    __slots__ = ("_core", "_phase", "_strays")
+
+    def __init__(self, core: PythonCore, phase: int) -> None:
+        self._core, self._phase, self._strays = core, phase, 0
+
+    def __enter__(self) -> Self:
+        core = self._core
+        owner = core._owner
+        if owner is None:
+            return self._refuse()
+        read = core._read
+        now = read()
+        core._current[owner] += now - core._last
+        core._last = now
+        core._outer.append(owner)
+        core._owner = self._phase
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        core = self._core
+        if core._owner != self._phase:
+            self._leave_out_of_order()
+            return
+        read = core._read
+        now = read()
+        core._current[self._phase] += now - core._last
+        core._last = now
+        core._owner = core._outer.pop()
+
+    def wait_for(self, tree: Any) -> Any:
+        """Wait until the arrays in `tree` are ready, inside the timed block; return it."""
+        self._core._wait(tree)
+        return tree
+
+    def _refuse(self) -> Self:
+        self._strays += 1
+        self._core._faults.note("timer-outside-batch", "a timer began while no batch was open")
+        return self
+
+    def _leave_out_of_order(self) -> None:
+        outer = self._core._outer
+        if self._strays > 0:
+            self._strays -= 1
+        elif self._phase in outer:
+            del outer[len(outer) - 1 - outer[::-1].index(self._phase)]
+        else:
+            self._core._faults.note("timer-outside-batch", "a timer ended after its batch")
+
+
+class PythonNobody(PythonTimer):
+    """The timer of an unknown phase, which was noted when it was asked for: books nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
+
+
+class PythonBatch:
+    """The with-statement of a batch."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: PythonCore) -> None:
+        self._core = core
+
+    def __enter__(self) -> PythonCore:
+        self._core.start_batch()
+        return self._core
+
+    def __exit__(self, *error: object) -> None:
+        self._core.end_batch()
+
+
+class PythonCore:
+    """The twin in Python of ``_hot.Core``; what its arguments are, `_hot.pyi` says."""
+
+    __slots__ = (
+        "_batch",
+        "_busy",
+        "_count",
+        "_current",
+        "_faults",
+        "_last",
+        "_lists",
+        "_n_phases",
+        "_n_rows",
+        "_nobody",
+        "_offset",
+        "_open_step",
+        "_outer",
+        "_overcount_ns",
+        "_owner",
+        "_pack_into",
+        "_read",
+        "_row_bytes",
+        "_standard",
+        "_start",
+        "_steps",
+        "_timers",
+        "_told_overcount",
+        "_totals",
+        "_wait",
+        "_waiting_timer",
+        "_wall_end_ns",
+        "_wall_start_ns",
+        "_window",
+        "_zeros",
+        "last_end_ns",
+        "next_step",
+        "on_first_batch",
+    )
+    _owner: int | None
+    _current: list[int]
+    _totals: list[int]
+    _count: int
+    _wall_start_ns: int
+    _wall_end_ns: int
+    _overcount_ns: int
+    _told_overcount: bool
+
+    def __init__(  # noqa: PLR0917 - the compiled one's
+        self,
+        phases: tuple[str, ...],
+        faults: Any,
+        clock: Callable[[], int] | None,
+        steps: Any,
+        lists: tuple[list[float], ...] | None,
+        wait: Callable[[Any], None],
+        waiting_timer: Callable[..., Any],
+    ) -> None:
+        self._n_phases = len(phases)
+        self._faults, self._steps, self._lists = faults, steps, lists
+        self._wait, self._waiting_timer = wait, waiting_timer
+        self._read = time.monotonic_ns if clock is None else self._guarded(clock)
+        self._timers = {name: PythonTimer(self, place) for place, name in enumerate(phases)}
+        self._standard = {"source", "transform", "transfer"} <= self._timers.keys()
+        self._nobody = PythonNobody(self, -1)
+        self._batch = PythonBatch(self)
+        self._pack_into = struct.Struct(f"<{3 + len(phases)}q").pack_into
+        self._row_bytes = 8 * (4 + len(phases))
+        self._zeros = [0] * (len(phases) + 1)
+        self._outer: list[int] = []
+        self._last = self._start = self._open_step = 0
+        self._window: memoryview | None = None
+        self._busy = False
+        self._offset = self._n_rows = self.next_step = self.last_end_ns = 0
+        self.on_first_batch: Callable[[], object] | None = None
+        self._reset_totals()
+        self._refill()
+
+    def _guarded(self, clock: Callable[[], int]) -> Callable[[], int]:
+        def read() -> int:
+            try:
+                return _as_int64(clock())
+            except Exception as error:  # noqa: BLE001 - never into training
+                self._faults.note("clock", error)
+                return self._last
+
+        return read
+
+    # --- batches -----------------------------------------------------------------------------
+
+    def start_batch(self) -> None:
+        """Begin a batch."""
+        if self.on_first_batch is not None:
+            self._call_hook()
+        self._begin(self.next_step)
+
+    def begin_step(self, step: int, /) -> None:
+        """Begin the batch of that number, as `start_batch` does with the next one."""
+        try:
+            step = _as_int64(step)
+        except (AttributeError, TypeError, OverflowError) as error:
+            self._faults.note("bad-step", error)
+            step = self.next_step
+        self._begin(step)
+
+    def _begin(self, step: int) -> None:
+        if self._owner is not None:
+            self._faults.note("batch-abandoned", "a batch began while one was open")
+        self._current = self._zeros[:]
+        self._outer.clear()
+        self._open_step = step
+        self._start = self._last = self._read()
+        self._owner = self._n_phases
+
+    def end_batch(self) -> None:
+        """End the batch and keep its times."""
+        read = self._read
+        now = read()
+        owner, current = self._owner, self._current
+        if owner is None:
+            self._faults.note("batch-not-started", "a batch ended that had not begun")
+            return
+        current[owner] += now - self._last
+        self._owner = None
+        start = self._start
+        if self._count == 0:
+            self._wall_start_ns = start
+        self._count += 1
+        self._last = self._wall_end_ns = self.last_end_ns = now
+        self.next_step = self._open_step + 1
+        current.pop()
+        self._totals = list(map(_add, self._totals, current))
+        wall = now - start
+        if (recorded := sum(current)) > wall:
+            self._add_overcount(recorded - wall)
+        if (window := self._window) is not None:
+            self._store(window)
+        else:
+            self._keep_elsewhere(wall)
+
+    def end_step(self) -> None:
+        """End the batch that `begin_step` began."""
+        self.end_batch()
+
+    def cancel_step(self) -> None:
+        """Forget the open batch, if there is one: no row, and nothing in the totals."""
+        self._room = self._depth = 0
+        self._owner = self._n_phases
+
+    def batch(self) -> PythonBatch:
+        """Return a with-statement's start_batch() and end_batch()."""
+        return self._batch
+
+    def _call_hook(self) -> None:
+        hook, self.on_first_batch = self.on_first_batch, None
+        try:
+            if hook is not None:
+                hook()
+        except Exception as error:  # noqa: BLE001 - never into training
+            self._faults.note("first-batch", error)
+
+    def _add_overcount(self, excess: int) -> None:
+        self._overcount_ns += excess
+        if not self._told_overcount:
+            self._told_overcount = True
+            self._faults.tell(
+                "overcounted",
+                "A batch has more recorded time than wall time; the excess is kept and shown as overcounted_sec",
+            )
+
+    # --- rows --------------------------------------------------------------------------------
+
+    def _keep_elsewhere(self, wall: int) -> None:
+        if self._lists is not None:
+            for seconds, ns in zip(self._lists, (*self._current, wall), strict=True):
+                seconds.append(ns / 1e9)
+        elif self._steps is not None:
+            self._append(self._steps)
+
+    def _store(self, window: memoryview) -> None:
+        try:
+            self._pack_into(window, self._offset, self._open_step, self._start, self._last, *self._current)
+        except struct.error:  # a clock of the user's own that left 64 bits
+            self._pack_into(window, self._offset, *map(_wrap, self._values()))
+        self._n_rows += 1
+        self._offset = end = self._offset + self._row_bytes
+        _pack_seq(window, end - 8, self._n_rows)
+        if end == len(window):
+            self._refill()
+
+    def _values(self) -> tuple[int, ...]:
+        return (self._open_step, self._start, self._last, *self._current)
+
+    def _append(self, steps: Any) -> None:
+        if self._busy:
+            self._faults.note("rows", "a batch ended while the log was being extended")
+            return
+        row = struct.pack(f"<{4 + self._n_phases}q", *map(_wrap, self._values()), self._n_rows + 1)
+        self._busy = True
+        try:
+            if steps.append(row) is True:
+                self._n_rows += 1
+        except Exception as error:  # noqa: BLE001 - never into training
+            self._faults.note("rows", error)
+            return
+        finally:
+            self._busy = False
+        self._refill()
+
+    def _refill(self) -> None:
+        self._release_window()
+        steps = self._steps
+        if steps is None or self._busy:
+            return
+        self._busy = True
+        try:
+            window = steps.refill(self._n_rows)
+            if window is not None and self._steps is steps:
+                self._take(window)
+        except Exception as error:  # noqa: BLE001 - never into training
+            self._faults.note("rows", error)
+        finally:
+            self._busy = False
+
+    def _take(self, window: memoryview) -> None:
+        window = memoryview(window)
+        if window.readonly or window.nbytes < self._row_bytes or window.nbytes % self._row_bytes:
+            self._faults.note("rows", "the window given does not hold whole rows")
+            return
+        self._window, self._offset = window, 0
+
+    def _release_window(self) -> None:
+        if self._window is not None:
+            self._window.release()
+            self._window = None
+
+    # --- timers and durations ----------------------------------------------------------------
+
+    def time_source(self, wait_for: Any = None) -> Any:
+        """Time the loading of data."""
+        return self._timers["source"] if wait_for is None and self._standard else self.time("source", wait_for)
+
+    def time_transform(self, wait_for: Any = None) -> Any:
+        """Time the work on data."""
+        return self._timers["transform"] if wait_for is None and self._standard else self.time("transform", wait_for)
+
+    def time_transfer(self, wait_for: Any = None) -> Any:
+        """Time the transfer to the device; give `wait_for` what it must wait for."""
+        return self._timers["transfer"] if wait_for is None and self._standard else self.time("transfer", wait_for)
+
+    def time(self, phase: str, /, wait_for: Any = None) -> Any:
+        """Time a phase by its name."""
+        timer = self._named(phase)
+        return timer if wait_for is None else self._waiting_timer(timer, wait_for, self._wait)
+
+    def record_source(self, duration_sec: float) -> None:
+        """Add to the source time [s]."""
+        self.record("source", duration_sec)
+
+    def record_transform(self, duration_sec: float) -> None:
+        """Add to the transform time [s]."""
+        self.record("transform", duration_sec)
+
+    def record_transfer(self, duration_sec: float) -> None:
+        """Add to the transfer time [s]."""
+        self.record("transfer", duration_sec)
+
+    def record(self, phase: str, /, duration_sec: float) -> None:
+        """Add to a phase by its name [s]."""
+        place = self._named(phase)._phase
+        if place < 0:
+            return
+        note = self._faults.note
+        try:
+            seconds = _as_float(duration_sec)
+        except Exception as error:  # noqa: BLE001 - never into training
+            note("bad-duration", error)
+            return
+        if self._owner is None:
+            note("record-outside-batch", "a duration was recorded while no batch was open")
+        elif seconds < 0:
+            note("negative-duration", "a duration below zero was recorded")
+        elif not seconds <= _LONGEST_S:
+            note("bad-duration", "a duration is not a number, or over 3 years")
+        elif (ns := round(seconds * 1e9)) > _LONGEST_NS - self._current[place] - self._totals[place]:
+            note("bad-duration", "the durations of a phase add up to over 3 years")
+        else:
+            self._current[place] += ns
+
+    def _named(self, phase: str) -> PythonTimer:
+        try:
+            return self._timers[phase]
+        except (KeyError, TypeError):  # TypeError: what has no hash is no phase
+            self._faults.note("unknown-phase", phase)
+            return self._nobody
+
+    # --- the tracker's own side --------------------------------------------------------------
+
+    def detach(self) -> None:
+        """Let go of the log; from now on only the totals are kept."""
+        self._release_window()
+        self._steps = None
+
+    def _reset_totals(self) -> None:
+        self._owner = None
+        self._outer.clear()
+        self._current = self._zeros[:]
+        self._count = self._wall_start_ns = self._wall_end_ns = self._overcount_ns = 0
+        self._told_overcount = False
+        self._totals = [0] * self._n_phases
+
+    def _clear_totals(self) -> None:
+        """Begin the totals anew, without the open batch."""
+        self._reset_totals()
+
+    @property
+    def _totals_ns(self) -> tuple[int, ...]:
+        return tuple(self._totals)
+
+
+_pack_seq: Final = struct.Struct("<q").pack_into
+
+
+def _as_int64(value: int) -> int:
+    number = value.__index__()
+    if not -(1 << 63) <= number < 1 << 63:
+        raise OverflowError("int too big to convert")
+    return number
+
+
+def _as_float(value: Any) -> float:
+    """Return the number; unlike ``float()``, take no text and no buffer for one."""
+    if not (hasattr(type(value), "__float__") or hasattr(type(value), "__index__")):
+        raise TypeError(f"must be real number, not {type(value).__name__}")
+    return float(value)
+
+
+if TYPE_CHECKING:
+    from headway.record._hot import Core as Core  # noqa: PLC0414 - exported
+else:
+    Core = PythonCore
+    if os.environ.get("HEADWAY_PURE_PYTHON", "") in {"", "0"}:
+        with contextlib.suppress(ImportError):  # not built here: the twin does the same, slower
+            from headway.record._hot import Core
+
+COMPILED: Final = Core.__name__ != PythonCore.__name__
+"""Whether the compiled core was chosen."""
