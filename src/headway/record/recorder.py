@@ -1,0 +1,282 @@
+"""The recorder of one process: spans, steps, saves and restores, written as they happen.
+
+    with headway.start("digits") as rec:
+        for batch in rec.track(loader):
+            ...
+            with rec.span("checkpoint_save"):
+                save(model)
+            rec.saved(step)
+
+No method raises into training: what is wrong is counted, and the report says so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final, Self, TypeVar
+
+from headway.clock import SYSTEM, Clock
+from headway.events import DEFAULT_PHASES, Begin, End, Notice, Restored, Rows, Saved, span_category
+from headway.record.faults import Faults
+from headway.record.identity import Identity, show, whole_number
+from headway.record.lifecycle import reason_of
+from headway.record.logfolder import STEPS_FILE, LogFolder, open_log
+from headway.record.span import SpanTimer
+from headway.record.steplog import StepLog
+from headway.record.tracked import Track
+from headway.record.tracker import GoodputTracker, check_phases
+
+_Item = TypeVar("_Item")
+_recorders: Final[list[Recorder]] = []
+
+
+def start(  # noqa: PLR0917 - the order is part of the interface
+    run: str | None = None,
+    dir: Any = None,  # noqa: A002 - the public name of this argument
+    attempt: str | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    devices: int = 1,
+    accelerator: str | None = None,
+    *,
+    phases: Sequence[str] = DEFAULT_PHASES,
+    clock: Clock = SYSTEM,
+) -> Recorder:
+    """Begin to record this process and return its recorder.
+
+    What is not given comes from the launcher's environment: ``HEADWAY_*``, torchrun, Slurm, Open MPI.
+
+    Args:
+        run: The run's name; attempts of one name are one run. By default one of this launch.
+        dir: The folder of all runs; by default ``$HEADWAY_DIR``, else ``./headway-logs``.
+        attempt: The name of this launch; by default the launcher's, else the time and the pid.
+        rank: Number of this process, from 0.
+        world_size: How many processes the run has.
+        devices: How many devices this process holds.
+        accelerator: Their model, such as ``H100-SXM``.
+        phases: The names of what a step can wait for.
+        clock: Where times come from.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, start("digits", dir=folder) as rec:
+        ...     for image in rec.track([1, 2, 3], quiet=True):
+        ...         with rec.tracker.time_transfer():
+        ...             pass
+        ...     rec.saved(2)
+        >>> rec.tracker.summary().total_batches
+        3
+    """
+    recorder = open_recorder(
+        run=run,
+        dir=dir,
+        attempt=attempt,
+        rank=rank,
+        world_size=world_size,
+        devices=devices,
+        accelerator=accelerator,
+        phases=phases,
+        clock=clock,
+    )
+    _recorders.append(recorder)
+    return recorder
+
+
+def open_recorder(*, phases: Sequence[str] = DEFAULT_PHASES, **arguments: Any) -> Recorder:
+    """Return a recorder with the arguments of `start`; a bare `headway.track` does not find it."""
+    faults = Faults()
+    return Recorder(open_log(phases=_usable(phases, faults), faults=faults, **arguments))
+
+
+def _usable(phases: Sequence[str], faults: Faults) -> tuple[str, ...]:
+    """Return the phases if rows can have them, else the default ones, which is counted."""
+    try:
+        return check_phases(phases)
+    except Exception as error:  # noqa: BLE001 - an argument of the user's must not stop training
+        faults.note("argument", error)
+        return DEFAULT_PHASES
+
+
+def _tracker_on(log: LogFolder) -> GoodputTracker:
+    """Return the tracker that writes the log's rows; without a folder it keeps the sums alone, in flat memory."""
+    steps = log.steps or StepLog(f"{os.devnull}/{STEPS_FILE}", log.phases, log.faults)
+    tracker = GoodputTracker(_steps=steps, phases=log.phases, clock=log.clock, _faults=log.faults)
+    if log.steps is None:
+        tracker.detach()
+    return tracker
+
+
+def active() -> Recorder | None:
+    """Return the recorder that `start` made last in this process and that is still open."""
+    while _recorders and _recorders[-1].closed:
+        _recorders.pop()
+    return _recorders[-1] if _recorders else None
+
+
+class Recorder:
+    """Writes one process's log; `start` makes it.
+
+    Spans may come from any thread, steps from one.
+
+    Attributes:
+        tracker: The times of the steps, phase by phase.
+    """
+
+    def __init__(self, log: LogFolder) -> None:
+        self._log = log
+        self._clock = log.clock
+        self._ids = itertools.count(1)
+        self._step_thread: int | None = None
+        self.tracker = _tracker_on(log)
+        self.tracker.on_first_batch = self._rows_are_batches
+        self._time_source = self.tracker.time_source if "source" in self.tracker.phases else nullcontext
+        log.on_end.append(self.tracker.detach)
+
+    @property
+    def identity(self) -> Identity:
+        """Who this process is: run, attempt, rank, world size, host."""
+        return self._log.identity
+
+    @property
+    def path(self) -> str:
+        """The folder of this process's log; empty where none could be made."""
+        return self._log.path
+
+    @property
+    def faults(self) -> Faults:
+        """What could not be recorded so far."""
+        return self._log.faults
+
+    @property
+    def closed(self) -> bool:
+        """Whether the log has ended."""
+        return self._log.closed
+
+    def span(self, category: str, background: bool = False) -> SpanTimer:
+        """Return a span, as a with-statement or a decorator; it ends also when its body raises.
+
+        Args:
+            category: One of `headway.events.SPAN_CATEGORIES`; any other is stored as ``custom:<name>``.
+            background: Whether training goes on meanwhile; such a span takes no time from the ledger.
+        """
+        return SpanTimer(self, span_category(show(category)), background=bool(background))
+
+    def step(self, n: int | None = None) -> StepTimer:
+        """Return one training step as a with-statement.
+
+        Inside a loop over `track` the step has begun already, and this adds nothing to it.
+
+        Args:
+            n: Its number; by default the one after the last, or after what `restored` said.
+        """
+        return StepTimer(self, n)
+
+    def track(
+        self,
+        iterable: Iterable[_Item],
+        *,
+        total: int | None = None,
+        description: str | None = None,
+        quiet: bool | None = None,
+        first_step: int | None = None,
+    ) -> Track[_Item]:
+        """Return the loader with every item recorded as a step; see `headway.track`."""
+        return Track(iterable, lambda: self, total=total, description=description, quiet=quiet, first_step=first_step)
+
+    def saved(self, step: int) -> None:
+        """Say that progress through that step is durable."""
+        number = self._done_step(step)
+        if number is not None:
+            self._log.write(Saved(step=number, at=self._clock.monotonic_ns()))
+
+    def restored(self, step: int) -> None:
+        """Say that this process continues after that step (-1: from scratch); numbering goes on from there."""
+        number = self._done_step(step)
+        if number is not None:
+            self.tracker.next_step = number + 1
+            self._log.write(Restored(step=number, at=self._clock.monotonic_ns()))
+
+    def notice(self, name: str) -> None:
+        """Write down something the outside said; ``preemption`` makes the end by a signal a preemption."""
+        self._log.write(Notice(name=show(name), at=self._clock.monotonic_ns()))
+
+    def close(self, reason: str = "finished") -> None:
+        """End the log; a second call does nothing.
+
+        Args:
+            reason: One of `headway.events.CLOSE_REASONS`.
+        """
+        self._log.close(reason)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.close(reason_of(error))
+
+    def begin_span(self, category: str, *, background: bool) -> int:
+        """Write that a span begins now; return its id."""
+        span = next(self._ids)
+        self._log.write(Begin(id=span, category=category, at=self._clock.monotonic_ns(), background=background))
+        return span
+
+    def end_span(self, span: int, *, ok: bool) -> None:
+        """Write that a span ends now."""
+        self._log.write(End(id=span, at=self._clock.monotonic_ns(), ok=ok))
+
+    def begin_step(self, n: object = None) -> bool:
+        """Begin a step; return whether it did: not when one is open, whose time this then is."""
+        if self._step_thread is not None:
+            if self._step_thread != threading.get_ident():
+                self.faults.note("step-thread", "a step began while another thread's was open")
+            return False
+        number = whole_number(n, 0, "step", self.faults)
+        self._step_thread = threading.get_ident()
+        self.tracker.begin_step(self.tracker.next_step if number is None else number)
+        return True
+
+    def time_source(self) -> AbstractContextManager[Any]:
+        """Time what this thread's open step waits for its data."""
+        return self._time_source() if self._step_thread == threading.get_ident() else nullcontext()
+
+    def end_step(self) -> None:
+        """End the step that `begin_step` began, and keep its times."""
+        self._step_thread = None
+        self.tracker.end_step()
+
+    def discard_step(self) -> None:
+        """Forget the step that `begin_step` began: no row is written."""
+        self._step_thread = None
+        self.tracker.cancel_step()
+
+    def _done_step(self, step: object) -> int | None:
+        if step is None:
+            self.faults.note("argument", "step is None, not a whole number of at least -1")
+        return whole_number(step, -1, "step", self.faults)
+
+    def _rows_are_batches(self) -> None:
+        self._log.write(Rows(rows="batch", at=self._clock.monotonic_ns()))
+
+
+class StepTimer:
+    """One training step; `Recorder.step` makes it."""
+
+    __slots__ = ("_began", "_n", "_recorder")
+
+    def __init__(self, recorder: Recorder, n: int | None) -> None:
+        self._recorder = recorder
+        self._n = n
+        self._began = False
+
+    def __enter__(self) -> Self:
+        self._began = self._recorder.begin_step(self._n)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._began:
+            self._began = False
+            self._recorder.end_step()
