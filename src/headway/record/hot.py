@@ -51,14 +51,15 @@ class PythonTimer:
         core._owner = self._phase
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, error_type: object = None, error: object = None, trace: object = None) -> None:
         core = self._core
-        if core._owner != self._phase:
+        phase = self._phase
+        if core._owner != phase:
             self._leave_out_of_order()
             return
         read = core._read
         now = read()
-        core._current[self._phase] += now - core._last
+        core._current[phase] += now - core._last
         core._last = now
         core._owner = core._outer.pop()
 
@@ -132,12 +133,15 @@ class PythonCore:
         "_pack_into",
         "_read",
         "_row_bytes",
+        "_source",
         "_standard",
         "_start",
         "_steps",
         "_timers",
         "_told_overcount",
         "_totals",
+        "_transfer",
+        "_transform",
         "_wait",
         "_waiting_timer",
         "_wall_end_ns",
@@ -172,8 +176,11 @@ class PythonCore:
         self._wait, self._waiting_timer = wait, waiting_timer
         self._read = time.monotonic_ns if clock is None else self._guarded(clock)
         self._timers = {name: PythonTimer(self, place) for place, name in enumerate(phases)}
-        self._standard = {"source", "transform", "transfer"} <= self._timers.keys()
         self._nobody = PythonNobody(self, -1)
+        self._standard = {"source", "transform", "transfer"} <= self._timers.keys()
+        self._source, self._transform, self._transfer = (
+            self._timers.get(name, self._nobody) for name in ("source", "transform", "transfer")
+        )
         self._batch = PythonBatch(self)
         self._pack_into = struct.Struct(f"<{3 + len(phases)}q").pack_into
         self._row_bytes = 8 * (4 + len(phases))
@@ -255,8 +262,7 @@ class PythonCore:
 
     def cancel_step(self) -> None:
         """Forget the open batch, if there is one: no row, and nothing in the totals."""
-        self._room = self._depth = 0
-        self._owner = self._n_phases
+        self._owner = None
 
     def batch(self) -> PythonBatch:
         """Return a with-statement's start_batch() and end_batch()."""
@@ -349,15 +355,15 @@ class PythonCore:
 
     def time_source(self, wait_for: Any = None) -> Any:
         """Time the loading of data."""
-        return self._timers["source"] if wait_for is None and self._standard else self.time("source", wait_for)
+        return self._source if wait_for is None and self._standard else self.time("source", wait_for)
 
     def time_transform(self, wait_for: Any = None) -> Any:
         """Time the work on data."""
-        return self._timers["transform"] if wait_for is None and self._standard else self.time("transform", wait_for)
+        return self._transform if wait_for is None and self._standard else self.time("transform", wait_for)
 
     def time_transfer(self, wait_for: Any = None) -> Any:
         """Time the transfer to the device; give `wait_for` what it must wait for."""
-        return self._timers["transfer"] if wait_for is None and self._standard else self.time("transfer", wait_for)
+        return self._transfer if wait_for is None and self._standard else self.time("transfer", wait_for)
 
     def time(self, phase: str, /, wait_for: Any = None) -> Any:
         """Time a phase by its name."""
