@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Final, TextIO
+from collections.abc import Callable
+from typing import Final, TextIO, TypeVar
 
 from headway.clock import NS_PER_S
 
+_T = TypeVar("_T")
 _REDRAW_NS: Final = NS_PER_S // 10
 _BLOCKS: Final = " ▏▎▍▌▋▊▉█"
 _WIDEST_BAR: Final = 30
@@ -24,10 +26,7 @@ def wants_bar(stream: TextIO | None, quiet: bool | None) -> bool:
     """Return whether to draw: as asked, else where the stream is a terminal."""
     if quiet is not None:
         return not quiet and stream is not None
-    try:
-        return stream is not None and stream.isatty()
-    except (OSError, ValueError, AttributeError):
-        return False
+    return stream is not None and _ask(lambda: stream.isatty(), otherwise=False)  # noqa: PLW0108 - may lack it
 
 
 def bar_text(fraction: float, width: int, *, ascii_only: bool = False) -> str:
@@ -128,17 +127,17 @@ def _rate(per_second: float) -> str:
 
 
 def _can_draw(stream: TextIO) -> bool:
-    try:
-        _BLOCKS.encode(getattr(stream, "encoding", None) or "ascii")
-    except (UnicodeError, LookupError):
-        return False
-    return True
+    encoding = _ask(lambda: stream.encoding, otherwise="") or "ascii"
+    return bool(_ask(lambda: _BLOCKS.encode(encoding), otherwise=b""))
 
 
 def _columns(stream: TextIO) -> int:
     """Return the width to fill: one less than the terminal's, so that no terminal breaks the line."""
+    return (_ask(lambda: os.get_terminal_size(stream.fileno()).columns, otherwise=0) or 80) - 1
+
+
+def _ask(question: Callable[[], _T], otherwise: _T) -> _T:
     try:
-        columns = os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError, AttributeError):
-        columns = 0
-    return (columns or 80) - 1
+        return question()
+    except Exception:  # noqa: BLE001 - the stream may be anything, and the loop goes on
+        return otherwise

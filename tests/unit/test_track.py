@@ -1,0 +1,378 @@
+import io
+import logging
+import pickle
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway.clock import ManualClock
+from headway.events import Open
+from headway.record import track as track_module
+from recorded import events, log_folders, reason, rows, script
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch, tmp_path):
+    """No recorder of another test, and no log outside the test's folder."""
+    monkeypatch.setattr(logging.getLogger("headway"), "level", logging.ERROR)
+    monkeypatch.setattr(track_module, "_implicit", {})
+    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
+    yield
+    for recorder in track_module._implicit.values():
+        recorder.close()
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+def rec(tmp_path, clock):
+    with headway.start("r", dir=tmp_path, attempt="a", clock=clock) as rec:
+        yield rec
+
+
+def slow(clock, n, seconds=1.0):
+    for item in range(n):
+        clock.advance(seconds)
+        yield item
+
+
+def steps(rec):
+    rec.close()
+    assert not rec.faults.counts
+    return rows(rec.path)["step"].tolist()
+
+
+# --- what is timed --------------------------------------------------------------------------
+
+
+def test_only_next_is_source_and_the_step_lasts_until_the_loop_comes_back(rec, clock):
+    for _ in rec.track(slow(clock, 3)):
+        clock.advance(2)
+    rec.close()
+    found = rows(rec.path)
+    assert found["source"].tolist() == [10**9] * 3
+    assert (found["end_ns"] - found["start_ns"]).tolist() == [3 * 10**9] * 3
+    assert found["start_ns"].tolist() == [0, 3 * 10**9, 6 * 10**9]
+    assert not rec.faults.counts
+
+
+def test_the_loops_own_phases_go_into_the_step(rec, clock):
+    for _ in rec.track(slow(clock, 1)):
+        with rec.tracker.time_transfer():
+            clock.advance(0.5)
+    rec.close()
+    assert rows(rec.path)[["source", "transform", "transfer"]].tolist() == [(10**9, 0, 5 * 10**8)]
+
+
+def test_the_end_of_the_loader_is_no_step(rec, clock):
+    def late():
+        yield 1
+        clock.advance(7)
+
+    for _ in range(3):
+        assert list(rec.track(late())) == [1]
+    assert steps(rec) == [0, 1, 2]
+
+
+def test_an_empty_loader_has_no_step(rec):
+    assert list(rec.track([])) == []
+    assert steps(rec) == []
+
+
+def test_epochs_go_on_counting(rec):
+    loader = rec.track([1, 2], first_step=10)
+    for _ in range(2):
+        assert list(loader) == [1, 2]
+    assert steps(rec) == [10, 11, 12, 13]
+
+
+def test_numbering_goes_on_after_what_was_restored(rec):
+    rec.restored(100)
+    list(rec.track([1, 2]))
+    assert steps(rec) == [101, 102]
+
+
+def test_a_step_inside_the_loop_is_the_loops(rec):
+    for _ in rec.track([1, 2]):
+        with rec.step():
+            pass
+    assert steps(rec) == [0, 1]
+
+
+def test_phases_without_a_source_are_left_alone(tmp_path):
+    with headway.start("r", dir=tmp_path, phases=("pack",)) as rec:
+        list(rec.track([1]))
+    assert steps(rec) == [0]
+
+
+# --- how a loop ends ------------------------------------------------------------------------
+
+
+def test_a_break_ends_the_step_and_closes_the_generator(rec, clock):
+    closed = []
+
+    def items():
+        try:
+            yield from slow(clock, 10)
+        finally:
+            closed.append(True)
+
+    loader = items()
+    for item in rec.track(loader):
+        clock.advance(1)
+        if item == 1:
+            break
+    assert closed == [True]
+    rec.close()
+    assert (rows(rec.path)["end_ns"] - rows(rec.path)["start_ns"]).tolist() == [2 * 10**9] * 2
+
+
+def test_an_exception_in_the_loop_ends_the_step(rec, clock):
+    def train():
+        for _ in rec.track(slow(clock, 10)):
+            clock.advance(1)
+            raise RuntimeError("diverged")
+
+    with pytest.raises(RuntimeError, match="diverged"):
+        train()
+    assert steps(rec) == [0]
+
+
+def test_an_exception_of_the_loader_passes_through_and_is_no_step(rec):
+    error = OSError("bad shard")
+
+    def items():
+        yield 1
+        raise error
+
+    with pytest.raises(OSError, match="bad shard") as caught:
+        list(rec.track(items()))
+    assert caught.value is error
+    assert caught.value.__context__ is None
+    assert steps(rec) == [0]
+
+
+def test_an_iterator_that_is_no_generator_is_not_closed(rec):
+    stream = io.StringIO("a\nb\nc\n")
+    for line in rec.track(stream):
+        assert line == "a\n"
+        break
+    assert stream.readline() == "b\n"
+
+
+def test_what_an_iterable_made_for_the_loop_is_closed(rec):
+    closed = []
+
+    class Loader:
+        def __iter__(self):
+            return Items()
+
+    class Items:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return 1
+
+        def close(self):
+            closed.append(True)
+
+    for _ in rec.track(Loader()):
+        break
+    assert closed == [True]
+
+
+def test_no_iterable_raises_as_it_does_without(rec):
+    with pytest.raises(TypeError, match="'int' object is not iterable"):
+        iter(rec.track(7))
+    with pytest.raises(TypeError):
+        len(rec.track(iter([])))
+
+
+# --- loops in loops -------------------------------------------------------------------------
+
+
+def test_a_loop_inside_a_step_is_part_of_it_and_its_waits_are_the_steps(rec, clock):
+    for _ in rec.track(slow(clock, 2)):
+        assert len(list(rec.track(slow(clock, 3, 0.5)))) == 3
+    rec.close()
+    assert rows(rec.path)["source"].tolist() == [2_500_000_000] * 2
+    assert not rec.faults.counts
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_loop_in_an_evaluation_is_no_training(rec, clock, inside):
+    for _ in rec.track(slow(clock, 2)):
+        if inside:
+            with rec.span("evaluation"):
+                list(rec.track(slow(clock, 3)))
+    if not inside:
+        with rec.span("evaluation"):
+            list(rec.track(slow(clock, 3)))
+    rec.close()
+    assert rows(rec.path)["source"].tolist() == [10**9] * 2
+
+
+def test_a_loop_in_a_span_of_ones_own_is_training(rec):
+    with rec.span("phase one"):
+        list(rec.track([1, 2]))
+    assert steps(rec) == [0, 1]
+
+
+# --- the loader shows through ---------------------------------------------------------------
+
+
+class Loader:
+    batch_size = 4
+
+    def __init__(self):
+        self.epoch = 0
+        self.position = 0
+
+    def __len__(self):
+        return 2
+
+    def __iter__(self):
+        return iter([self.epoch, self.epoch])
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def state_dict(self):
+        return {"position": self.position}
+
+    def load_state_dict(self, state):
+        self.position = state["position"]
+
+
+def test_all_attributes_are_the_loaders(rec):
+    loader = Loader()
+    tracked = rec.track(loader)
+    tracked.set_epoch(5)
+    tracked.load_state_dict({"position": 9})
+    tracked.batch_size = 8
+    assert (len(tracked), list(tracked), tracked.state_dict(), loader.batch_size) == (2, [5, 5], {"position": 9}, 8)
+    del tracked.batch_size
+    assert loader.batch_size == 4
+    assert bool(rec.track([])) is False
+    assert bool(rec.track(iter([]))) is True
+    assert not hasattr(rec.track([1]), "state_dict")
+    with pytest.raises(AttributeError, match="'list' object has no attribute 'set_epoch'"):
+        rec.track([1]).set_epoch(1)
+
+
+def test_copies_of_a_tracked_loader_do_not_recurse(rec):
+    with pytest.raises((AttributeError, TypeError, pickle.PicklingError)):
+        pickle.dumps(rec.track([1]))
+
+
+@pytest.mark.parametrize("make", [list, iter, tuple, lambda x: (i for i in x), dict.fromkeys])
+def test_any_iterable_works(rec, make):
+    assert list(rec.track(make([1, 2, 3]))) == [1, 2, 3]
+    assert steps(rec) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_torch_loader_with_workers(tmp_path, workers):
+    data = pytest.importorskip("torch.utils.data")
+    loader = data.DataLoader(list(range(8)), batch_size=2, num_workers=workers)
+    with headway.start("r", dir=tmp_path) as rec:
+        tracked = rec.track(loader)
+        assert len(tracked) == 4
+        for _ in range(2):
+            assert sorted(int(n) for batch in tracked for n in batch) == list(range(8))
+        assert tracked.dataset is loader.dataset
+    assert steps(rec) == list(range(8))
+    assert len(log_folders(tmp_path)) == 1
+
+
+# --- whose log ------------------------------------------------------------------------------
+
+
+def test_the_started_recorder_is_used(rec):
+    list(headway.track([1, 2]))
+    list(headway.track([1], run="r"))
+    assert steps(rec) == [0, 1, 2]
+
+
+def test_a_recorder_can_be_given(tmp_path, rec):
+    with headway.start("other", dir=tmp_path) as other:
+        list(headway.track([1, 2], recorder=rec))
+    assert steps(other) == []
+    assert steps(rec) == [0, 1]
+
+
+def test_without_one_all_epochs_are_one_attempt(tmp_path):
+    for _ in range(3):
+        list(headway.track([1, 2], run="mine"))
+    (folder,) = log_folders(tmp_path)
+    assert rows(folder)["step"].tolist() == list(range(6))
+    assert reason(folder) is None
+
+
+def test_two_runs_in_one_process_are_two_logs(tmp_path):
+    for run in ("a", "b", "a"):
+        list(headway.track([1], run=run))
+    assert [(f.parent.name, len(rows(f))) for f in log_folders(tmp_path)] == [("a", 2), ("b", 1)]
+
+
+LOOP = "import headway\nfor x in headway.track([1, 2, 3]):\n    pass\n"
+
+
+def test_the_implicit_recorder_is_closed_when_the_program_ends(tmp_path):
+    script(LOOP, tmp_path)
+    (folder,) = log_folders(tmp_path)
+    assert reason(folder) == "finished"
+    assert len(rows(folder)) == 3
+
+
+def test_an_uncaught_exception_ends_it_as_failed(tmp_path):
+    ended = script(LOOP + "    raise ValueError('diverged')", tmp_path, check=False)
+    assert ended.returncode == 1
+    assert "diverged" in ended.stderr
+    assert reason(log_folders(tmp_path)[0]) == "failed"
+
+
+def test_two_launches_without_a_name_are_two_runs(tmp_path):
+    for _ in range(2):
+        script(LOOP, tmp_path)
+    assert len({events(folder, Open)[0].run for folder in log_folders(tmp_path)}) == 2
+
+
+def test_nothing_is_printed_where_there_is_no_terminal(tmp_path):
+    ended = script(LOOP, tmp_path)
+    assert (ended.stdout, ended.stderr) == ("", "")
+
+
+def test_a_disk_fault_is_told_once_and_never_reaches_the_loop(tmp_path):
+    (tmp_path / "file").write_text("")
+    ended = script(LOOP + "    print(x)", tmp_path / "file")
+    assert ended.stdout.split() == ["1", "2", "3"]
+    assert ended.stderr.count("\n") == 1
+    assert "[folder]" in ended.stderr
+
+
+def test_the_bar_is_drawn_when_asked(rec, monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    list(rec.track([1, 2], quiet=False, description="train"))
+    assert stream.getvalue().splitlines()[-1].startswith("train")
+    assert "2/2" in stream.getvalue()
+
+
+def test_a_length_that_raises_costs_the_bar_its_total_only(rec, monkeypatch):
+    class Odd(list):
+        def __len__(self):
+            raise RuntimeError("unknown yet")
+
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    assert [n for n in rec.track(Odd([1, 2]), quiet=False)] == [1, 2]  # noqa: C416 - list() would ask for the length
+
+
+def test_the_log_of_a_run_is_where_it_was_asked_for(tmp_path):
+    list(headway.track([1], run="r", dir=tmp_path / "elsewhere"))
+    assert Path(log_folders(tmp_path / "elsewhere")[0]).parent.name == "r"
