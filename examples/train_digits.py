@@ -39,7 +39,7 @@ def train(folder: Path) -> float:
 
         data = load_digits()
         x, x_test, y, y_test = train_test_split(data.images / 16, data.target, random_state=0)
-        model, done = MLPClassifier((1024, 512), random_state=0), -1
+        model, done = MLPClassifier((512, 256), random_state=0), -1
         if checkpoint.exists():
             with rec.span("checkpoint_restore"):
                 model, done = pickle.loads(checkpoint.read_bytes())  # noqa: S301 - our own file

@@ -15,6 +15,7 @@ import click
 
 from headway.errors import HeadwayError
 
+SCRIPT: Final = Path(__file__).with_name("train_digits.py")
 KILL_AFTER_STEPS: Final = 235
 """Recorded steps after which the run is killed: well past a checkpoint, so that some are lost."""
 PAUSE_S: Final = 1.5
@@ -35,11 +36,9 @@ def demo(directory: Path | None) -> None:
 
     require_sklearn()
     folder = _folder(directory)
-    click.echo("1. Train a classifier of handwritten digits (examples/train_digits.py).")
+    click.echo(f"1. Train a classifier of handwritten digits: {SCRIPT}")
     steps = _train_and_kill(folder)
-    click.echo(
-        f"2. Killed by SIGKILL after step {steps}. Start the same command again: it resumes from its checkpoint."
-    )
+    click.echo(f"2. Killed by SIGKILL after {steps} steps. Start it again: it resumes from its checkpoint.")
     time.sleep(PAUSE_S)
     accuracy = _train_to_the_end(folder)
     click.echo(f"3. Finished: {accuracy}\n")
@@ -90,8 +89,7 @@ def _folder(directory: Path | None) -> Path:
 
 
 def _start(folder: Path) -> subprocess.Popen[str]:
-    script = Path(__file__).with_name("train_digits.py")
-    return subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, str(SCRIPT), str(folder)], stdout=subprocess.PIPE, text=True)
 
 
 def _train_and_kill(folder: Path) -> int:
@@ -137,7 +135,6 @@ def _next_commands(folder: Path) -> str:
             f"  headway report {logs} --by attempt",
             f"  headway report {logs} --every 5s",
             f'  headway report {logs} --price "2 USD/h" --json',
-            f"  python -c \"import numpy; print(numpy.load('$(ls {logs}/digits/*/steps.npy | head -1)'))\"",
             "Your own training: put headway.track() round its loader, or run: headway run -- python train.py",
         )
     )

@@ -116,12 +116,13 @@ class Page:
         figures = [self._figures(ns, ledger.window_ns) for _, ns in rows]
         totals = self._figures(ledger.window_ns, ledger.window_ns, style="bold")
         columns = [[Text(name) for name in names], *zip(totals, *figures, strict=True)]
+        said = [self._note(ledger, name) for name, _ in rows]
         used = 2 + sum(2 + max(cell.cell_len for cell in column) for column in columns) + 2
-        bar = max(4, min(24, self._width - used - _NOTE_WIDTH))
+        bar = max(4, min(24, self._width - used - min(_NOTE_WIDTH, max(note.cell_len for note in said))))
         widest = max(ns for _, ns in rows)
         table = _grid("left", *("right" for _ in totals), "left", "note")
-        for label, cells, (name, ns) in zip(names, figures, rows, strict=True):
-            table.add_row(Text(label), *cells, self._bar(name, ns / widest, bar), self._note(ledger, name))
+        for label, cells, (name, ns), note in zip(names, figures, rows, said, strict=True):
+            table.add_row(Text(label), *cells, self._bar(name, ns / widest, bar), note)
         table.add_row(Text(), *totals)
         return Padding(table, (0, 0, 0, 2))
 

@@ -1,0 +1,207 @@
+"""The command line: options, exit codes, and one clear line where something cannot be done."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from headway.cli import main as entry
+from headway.cli.main import COMMANDS, cli, main
+
+WALL_S = 1_700_000_000
+S = 10**9
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A run of two attempts: 10 steps of 1 s, 20 s of nothing, 10 steps more from step 8 on."""
+    for attempt, first, begin in (("a0", 0, 0), ("a1", 8, 30)):
+        folder = tmp_path / "r1" / f"{attempt}-r0"
+        folder.mkdir(parents=True)
+        lines = [{
+            "kind": "open", "schema": 1, "run": "r1", "attempt": attempt,
+            "wall_ns": (WALL_S + begin) * S, "mono_ns": 0, "devices": 2,
+        }]  # fmt: skip
+        lines += [
+            {"kind": "step", "step": first + n, "start": n * S, "end": (n + 1) * S, "phases": {"source": S // 10}}
+            for n in range(10)
+        ]
+        lines += [{"kind": "saved", "step": first + 7, "at": 9 * S}]
+        lines += [{"kind": "close", "at": 10 * S, "reason": "finished"}] if attempt == "a1" else []
+        (folder / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return tmp_path / "r1"
+
+
+def report(*arguments):
+    result = CliRunner().invoke(cli, ["report", *map(str, arguments), "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_whole_run(log):
+    (run,) = report(log)["runs"]
+    assert (run["run"], run["source"], run["attempts"], run["ranks"], run["devices"]) == ("r1", "native", 2, 1, 2)
+    assert run["held_s"] == 80.0
+    assert run["categories_s"]["recovery"] == 40.0
+    assert run["categories_s"]["rework"] == 4.0
+    assert run["steps"] == {"executed": 20, "retained": 18, "uncommitted": run["steps"]["uncommitted"]}
+
+
+@pytest.mark.parametrize("until", [WALL_S + 5.5, "2023-11-14T22:13:25.5Z", "2023-11-14 23:13:25.5+01:00"])
+def test_until_ends_the_window_to_the_nanosecond(log, until):
+    (run,) = report(log, "--until", until)["runs"]
+    assert run["held_s"] == 11.0
+
+
+def test_last_is_a_window_before_the_end(log):
+    (run,) = report(log, "--last", "5s")["runs"]
+    assert run["held_s"] == 10.0
+    assert run["window"]["start_s"] == WALL_S + 35
+
+
+def test_last_before_until(log):
+    (run,) = report(log, "--last", "5s", "--until", WALL_S + 25)["runs"]
+    assert run["categories_s"] == {"recovery": 10.0} or run["held_s"] == 10.0
+
+
+def test_every_gives_windows_that_add_to_the_whole(log):
+    (run,) = report(log, "--every", "15s")["runs"]
+    assert [window["held_s"] for window in run["windows"]] == [30.0, 30.0, 20.0]
+    (run,) = report(log, "--every", "2s", "--last", "5s")["runs"]
+    assert [window["held_s"] for window in run["windows"]] == [4.0, 4.0, 2.0]
+
+
+def test_devices_are_what_is_said_where_the_log_is_silent(log):
+    (run,) = report(log, "--devices", "8")["runs"]
+    assert run["devices"] == 8
+
+
+def test_by_attempt_adds_to_the_whole(log):
+    (run,) = report(log, "--by", "attempt")["runs"]
+    assert list(run["by"]["attempt"]) == ["a0", "a1"]
+    assert sum(piece["held_s"] for piece in run["by"]["attempt"].values()) == run["held_s"]
+
+
+def test_paths_keep_their_order_and_are_summed(log):
+    document = report(log / "a1-r0", log, log / "a0-r0", "--price", "$2/h")
+    assert [run["attempts"] for run in document["runs"]] == [1, 2, 1]
+    assert document["total"]["held_s"] == sum(run["held_s"] for run in document["runs"])
+    assert document["total"]["cost"]["currency"] == "USD"
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--by", "rank"], ["--every", "10s"], ["--price", "2 EUR/h"], ["--last", "9s"]]
+)
+def test_the_page_has_every_option(log, options, capsys):
+    assert main(["report", str(log), *options]) == 0
+    shown = capsys.readouterr().out
+    assert "productive" in shown
+    assert "What would return most" in shown
+    assert ("EUR" in shown) == ("EUR" in str(options))
+    assert ("window from" in shown) == ("--every" in options)
+
+
+def test_show_can_write_to_stderr(log, capsys):
+    from headway.cli.report import show
+
+    show([str(log)], err=True)
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert "productive" in streams.err
+
+
+@pytest.mark.parametrize(
+    ("options", "slug"),
+    [
+        (["--until", "yesterday"], "bad-time"),
+        (["--every", "1"], "bad-duration"),
+        (["--every", "0s"], "bad-duration"),
+        (["--last", "-5m"], "bad-duration"),
+        (["--every", "1ms"], "too-many-windows"),
+        (["--price", "cheap"], "bad-price"),
+    ],
+)
+def test_nonsense_is_one_clear_line_and_2(log, options, slug, capsys):
+    assert main(["report", str(log), *options]) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    (line,) = streams.err.splitlines()
+    assert line.startswith("headway: Cannot ")
+    assert line.endswith(f"[{slug}]")
+
+
+@pytest.mark.parametrize("arguments", [
+    ["report", "x", "--devices", "0"], ["report", "x", "--by", "colour"], ["report", "x", "--nonsense"],
+    ["nonsense"], ["run"],
+])  # fmt: skip
+def test_a_wrong_use_says_so_and_is_2(arguments, capsys):
+    assert main(arguments) == 2
+    assert "Error: " in capsys.readouterr().err
+
+
+def test_a_path_that_is_not_there(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "nothing")]) == 2
+    assert "[no-such-path]" in capsys.readouterr().err
+
+
+def test_without_a_path_it_is_the_folder_of_all_runs(log, monkeypatch, capsys):
+    monkeypatch.setenv("HEADWAY_DIR", str(log.parent))
+    assert main(["report"]) == 0
+    assert "r1" in capsys.readouterr().out
+
+
+def test_without_a_path_and_without_runs_it_says_the_next_step(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("HEADWAY_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 2
+    assert "headway demo" in capsys.readouterr().err
+
+
+def test_ctrl_c_is_130(monkeypatch):
+    def interrupted(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry.cli, "main", interrupted)
+    assert main(["report"]) == 130
+
+
+def test_each_command_says_what_the_table_says():
+    for name, text in COMMANDS.items():
+        assert cli.get_command(None, name).get_short_help_str(limit=100) == text
+    assert cli.get_command(None, "nonsense") is None
+
+
+def python(code, **kwargs):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, **kwargs)
+
+
+def test_help_and_version_load_no_command():
+    code = "import sys; from headway.cli.main import main; main(['--help']); print(sorted(sys.modules))"
+    result = python(code)
+    for name in ("numpy", "rich.console", "headway.cli.report", "headway.cli.demo", "headway.record.recorder"):
+        assert f"'{name}'" not in result.stdout
+
+
+def test_python_m_headway(log):
+    result = subprocess.run(
+        [sys.executable, "-m", "headway", "report", str(log)], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "productive" in result.stdout
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_that_has_gone_is_no_error(log, options):
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run(
+        [sys.executable, "-m", "headway", "report", str(log), *options],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert result.stderr == b""

@@ -1,0 +1,78 @@
+"""The demo: what it refuses, what it counts, and the whole of it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.cli import demo
+from headway.cli.main import main
+from headway.errors import HeadwayError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_without_scikit_learn_it_says_what_to_install():
+    with pytest.raises(HeadwayError, match=r"pip install 'headway\[demo\]'.*\[missing-extra\]"):
+        demo.require_sklearn(find=lambda _: None)
+
+
+def test_it_does_not_write_into_a_folder_in_use(tmp_path, capsys):
+    (tmp_path / "mine").write_text("")
+    assert main(["demo", "--dir", str(tmp_path)]) == 2
+    assert "not an empty folder" in capsys.readouterr().err
+
+
+def test_only_whole_rows_are_counted(tmp_path):
+    assert demo.recorded_steps(tmp_path) == 0
+    folder = tmp_path / "run" / "a0-r0"
+    folder.mkdir(parents=True)
+    (folder / "steps.npy").write_bytes(b"\x93NUM")
+    assert demo.recorded_steps(tmp_path) == 0
+    rows = np.zeros(5, [("step", "<i8"), ("seq", "<i8")])
+    rows["seq"][:3] = 1, 2, 7
+    np.save(folder / "steps.npy", rows)
+    assert demo.recorded_steps(tmp_path) == 2
+
+
+def test_a_training_that_fails_is_an_error_of_the_demo(tmp_path, monkeypatch, capfd):
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit(3)")
+    start = subprocess.Popen
+    monkeypatch.setattr(
+        demo, "_start", lambda _: start([sys.executable, str(broken)], stdout=subprocess.PIPE, text=True)
+    )
+    assert main(["demo", "--dir", str(tmp_path / "new")]) == 2
+    assert "exit code 3" in capfd.readouterr().err
+
+
+def test_the_script_in_the_package_is_the_example():
+    assert (ROOT / "src/headway/cli/train_digits.py").resolve() == ROOT / "examples" / "train_digits.py"
+
+
+@pytest.mark.slow
+def test_the_demo_trains_is_killed_resumes_and_reports(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
+    result = subprocess.run(
+        [sys.executable, "-m", "headway", "demo", "--dir", str(tmp_path / "demo")],
+        capture_output=True, text=True, check=False, env=environment, timeout=300,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    assert float(re.search(r"training: ([\d.]+)%", result.stdout)[1]) > 85
+    assert "2 attempts" in result.stdout
+    for name in ("productive", "rework", "recovery", "startup", "input_wait", "checkpoint_save"):
+        assert name in result.stdout
+    logs = tmp_path / "demo" / "logs"
+    shown = subprocess.run(
+        [sys.executable, "-m", "headway", "report", str(logs), "--json"], capture_output=True, text=True, check=True
+    )
+    (run,) = json.loads(shown.stdout)["runs"]
+    steps = run["steps"]
+    assert steps["retained"] == 400
+    assert steps["executed"] > 400
+    assert run["categories_s"]["recovery"] >= demo.PAUSE_S
