@@ -14,11 +14,11 @@ import time
 import weakref
 
 import pytest
-from tracker_cores import CORES, tracker_class
 
 from headway.clock import ManualClock
 from headway.errors import ArgumentError
 from headway.record.metrics import GoodputMetrics
+from tracker_cores import CORES, tracker_class
 
 
 @pytest.fixture(params=CORES)
@@ -117,7 +117,7 @@ class TestSeed:
 
 class TestTimers:
     def test_an_exception_books_its_time(self, tracker, clock):
-        with pytest.raises(KeyError), tracker.batch(), tracker.time_source():
+        with pytest.raises(KeyError), tracker.batch(), tracker.time_source():  # noqa: PT012
             clock.advance(0.5)
             raise KeyError
         assert tracker.per_batch_source == [0.5]

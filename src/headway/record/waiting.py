@@ -5,8 +5,10 @@ Neither torch nor JAX is imported: a tree can only hold their arrays where they 
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Self
 
 from headway.record.faults import Faults
@@ -35,8 +37,9 @@ def wait_for(tree: Any, faults: Faults) -> None:
         ready
     """
     try:
-        if callable(tree) and not _waits(tree):
+        if isinstance(tree, FunctionType | MethodType | BuiltinFunctionType | functools.partial):
             tree = tree()
+        _wait_jax(tree)
         devices = set()
         for leaf in _leaves(tree, set()):
             device = _torch_device(leaf)
@@ -121,6 +124,13 @@ def _synchronize(device: Any) -> None:
         synchronize()
     else:
         synchronize(device)
+
+
+def _wait_jax(tree: Any) -> None:
+    """Let JAX wait for the nodes that only it knows; it passes over other leaves."""
+    wait = getattr(sys.modules.get("jax"), "block_until_ready", None)
+    if wait is not None:
+        wait(tree)
 
 
 def _wait_leaf(leaf: Any) -> None:
