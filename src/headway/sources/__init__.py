@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.errors import ArgumentError
 from headway.ledger.history import Run
-from headway.sources.registry import SOURCES, Source, recognise
+from headway.sources.registry import SOURCES, Source, recognise, unreadable
 
 __all__ = ["SOURCES", "Source", "load"]
 
@@ -43,4 +43,8 @@ def load(path: str | os.PathLike[str], *, devices: int | None = None, source: st
             devices=devices,
         )
     where = Path(path)
-    return sorted(recognise(where, source).load(where, devices), key=lambda run: (run.name, run.path))
+    try:
+        runs = recognise(where, source).load(where, devices)
+    except OSError as error:  # it went away between the two
+        raise unreadable(where, error) from error
+    return sorted(runs, key=lambda run: (run.name, run.path))

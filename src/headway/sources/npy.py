@@ -192,27 +192,29 @@ class StepFile:
         return np.frombuffer(data, dtype, len(data) // dtype.itemsize)
 
     def _read_block(self, fd: int, first: int, n: int) -> None:
-        block = self._read(fd, first, n)
-        whole = block["seq"] == np.arange(first + 1, first + len(block) + 1)
-        if whole.any():
+        rows = self._read(fd, first, n)
+        whole = rows["seq"] == np.arange(first + 1, first + len(rows) + 1)
+        n_done = int(whole.nonzero()[0][-1]) + 1 if whole.any() else 0
+        if n_done:
             # A row that is whole in this copy may have been copied while it was written: once more.
-            seq, block = block["seq"], self._read(fd, first, int(whole.nonzero()[0][-1]) + 1)
-            self._keep(first, block, whole[: len(block)])
+            self._keep(first, self._read(fd, first, n_done), whole[:n_done])
             self._tail = None
-            self._note_tail(first + len(block), seq[len(block) :] != 0, seq[len(block) :])
-        else:
-            written = np.logical_or.reduce(block.view(np.int64).reshape(len(block), -1), axis=1)
-            self._note_tail(first, written, block["seq"])
+        self._note_tail(first + n_done, rows[n_done:])
 
-    def _note_tail(self, first: int, written: NDArray[np.bool_], seq: NDArray[np.int64]) -> None:
-        if self._tail is None and written.any():
+    def _note_tail(self, first: int, rows: NDArray[Any]) -> None:
+        """Note the first row after the whole ones that is not merely unwritten."""
+        if self._tail is not None or not len(rows):
+            return
+        written = np.logical_or.reduce(rows.view(np.int64).reshape(len(rows), -1), axis=1)
+        if written.any():
             index = int(written.argmax())
-            self._tail = first + index, int(seq[index])
+            self._tail = first + index, int(rows["seq"][index])
 
     def _keep(self, first: int, block: NDArray[Any], whole: NDArray[np.bool_]) -> None:
         """Add the whole rows of a block that ends with one, and note the others up to there."""
         if first > self.n_read:
             self._torn.add("torn", self.n_read, "sequence 0", first - self.n_read)
+        whole = whole[: len(block)]
         for index in np.flatnonzero(~whole):
             self._torn.add("torn", first + int(index), f"sequence {block['seq'][index]}")
         rows = block if whole.all() else block[whole]

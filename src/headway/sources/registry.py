@@ -49,20 +49,22 @@ def look(path: Path) -> bytes:
     Raises:
         SourceError: There is nothing, it cannot be read, or it is neither a file nor a folder.
     """
-    shown = clean(str(path), 4096)
     try:
         return b"" if path.is_dir() else files.head(path)
-    except FileNotFoundError as error:
-        raise SourceError(
-            f"Cannot read {shown}: there is nothing", "Check the path", "no-such-path", path=shown
-        ) from error
-    except files.NotAFileError as error:
-        raise SourceError(
-            f"Cannot read {shown}: {error}", "Give a file, or the folder of a run", "not-a-file", path=shown
-        ) from error
     except (OSError, ValueError) as error:
-        why = files.reason(error) if isinstance(error, OSError) else clean(str(error))
-        raise SourceError(f"Cannot read {shown}: {why}", "Make it readable", "unreadable-path", path=shown) from error
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
+    """Return the error that says why a path could not be read."""
+    shown = clean(str(path), 4096)
+    if isinstance(error, FileNotFoundError):
+        return SourceError(f"Cannot read {shown}: there is nothing", "Check the path", "no-such-path", path=shown)
+    if isinstance(error, files.NotAFileError):
+        step = "Give a file, or the folder of a run"
+        return SourceError(f"Cannot read {shown}: {error}", step, "not-a-file", path=shown)
+    why = files.reason(error) if isinstance(error, OSError) else clean(str(error))
+    return SourceError(f"Cannot read {shown}: {why}", "Make it readable", "unreadable-path", path=shown)
 
 
 def recognise(path: Path, source: str | None = None) -> Source:
