@@ -1,0 +1,210 @@
+"""Run folders on disk, put together as runs; and a run that is followed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from headway.record.steplog import field_names, header
+from headway.sources import load
+from headway.sources.follow import Follower
+
+PHASES = ("source",)
+
+
+def line(kind, **fields):
+    return json.dumps({"kind": kind, **fields}) + "\n"
+
+
+def opened(attempt="a0", rank=0, run="digits", **fields):
+    wall = {"wall_ns": 1_700_000_000_000_000_000, "mono_ns": 0, **fields}
+    return line("open", run=run, attempt=attempt, rank=rank, **wall)
+
+
+def write(folder, *lines):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "events.jsonl").write_text("".join(lines))
+    return folder
+
+
+def step(number):
+    return line("step", step=number, start=number * 10, end=number * 10 + 9)
+
+
+def rows_of(first, n):
+    rows = np.zeros(n, [(name, "<i8") for name in field_names(PHASES)])
+    index = np.arange(first, first + n)
+    rows["step"], rows["start_ns"], rows["end_ns"], rows["seq"] = index, index * 10, index * 10 + 9, index + 1
+    return rows
+
+
+def test_a_run_is_read_from_any_of_its_paths(tmp_path):
+    folder = write(tmp_path / "root" / "digits" / "a0-r0", opened(), step(1))
+    for path in (tmp_path / "root", tmp_path / "root" / "digits", folder, folder / "events.jsonl"):
+        (run,) = load(path)
+        assert (run.name, run.source, len(run.processes), len(run.processes[0].rows)) == ("digits", "native", 1, 1)
+
+
+def test_runs_come_in_the_order_of_their_names(tmp_path):
+    for name in ("b", "a", "c"):
+        write(tmp_path / name / "a0-r0", opened(run=name))
+    assert [run.name for run in load(str(tmp_path))] == ["a", "b", "c"]
+
+
+def test_rows_and_step_events_are_both_used(tmp_path):
+    folder = write(tmp_path / "r" / "a0-r0", opened(), line("step", step=9, start=1, end=5, phases={"x": 2}))
+    (folder / "steps.npy").write_bytes(header(PHASES, 3) + rows_of(0, 3).tobytes())
+    rows = load(tmp_path / "r")[0].processes[0].rows
+    assert rows.step.tolist() == [0, 1, 2, 9]
+    assert rows.waits["x"].tolist() == [0, 0, 0, 2]
+    assert rows.waits["source"].tolist() == [0, 0, 0, 0]
+
+
+def test_a_run_without_a_name_is_called_as_its_folder(tmp_path):
+    write(tmp_path / "my\x1b[31mrun" / "a0-r0", opened(run=""))
+    assert load(tmp_path)[0].name == "myrun"
+
+
+def test_devices_override_what_the_log_says(tmp_path):
+    write(tmp_path / "a0-r0", opened(devices=4))
+    assert [load(tmp_path, devices=n)[0].processes[0].open.devices for n in (None, 8)] == [4, 8]
+
+
+def test_a_launch_log_stands_in_only_where_nothing_was_recorded(tmp_path):
+    ended = line("exit", code=-9, at=9), line("close", at=9, reason="signal")
+    write(tmp_path / "a0-launch", opened("a0"), *ended)
+    write(tmp_path / "a0-r0", opened("a0"))
+    write(tmp_path / "a1-launch", opened("a1"), line("exit", code=3, at=9))
+    (run,) = load(tmp_path)
+    assert [(process.open.attempt, len(process.events)) for process in run.processes] == [("a0", 0), ("a1", 1)]
+    assert run.warnings == (
+        "attempt a0: the command was ended by SIGKILL",
+        "attempt a1: the command ended with exit code 3",
+    )
+
+
+def test_without_open_line_a_pair_of_clocks_tells_when_it_began(tmp_path):
+    write(tmp_path / "a7-r3", line("clock", wall_ns=1_000_500, mono_ns=700), line("saved", step=1, at=200))
+    process = load(tmp_path)[0].processes[0]
+    assert (process.open.attempt, process.open.rank) == ("a7", 3)
+    assert (process.open.wall_ns, process.open.mono_ns) == (1_000_000, 200)
+    assert "open line is missing" in process.warnings[-1]
+
+
+def test_without_any_clock_a_process_is_left_out_and_named(tmp_path):
+    write(tmp_path / "a0-r0", opened())
+    write(tmp_path / "a0-r1", step(1), line("saved", step=1, at=200))
+    (tmp_path / "a0-r2").mkdir()
+    (run,) = load(tmp_path)
+    assert len(run.processes) == 1
+    assert "a0-r1: no open line, so that its time is not known; 1 events and 1 rows left out" in run.warnings
+    assert any(text.startswith("a0-r2: no open line") for text in run.warnings)
+
+
+def test_two_logs_of_one_process_are_told_apart_by_their_folders(tmp_path):
+    for name in ("a0-r0", "a0-r1", "a1-r0"):
+        write(tmp_path / name, opened("a0", 0))
+    (run,) = load(tmp_path)
+    assert sorted((p.open.attempt, p.open.rank) for p in run.processes) == [("a0", 0), ("a0", 1), ("a1", 0)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [({"schema": 2}, "newer"), ({"devices": 0}, "devices"), ({"rank": -1}, "rank"), ({"rows": "x"}, "rows")],
+)
+def test_an_odd_open_line_is_a_warning(tmp_path, fields, word):
+    write(
+        tmp_path / "a0-r0",
+        opened().replace("}", ", " + json.dumps(fields)[1:]) if "rank" not in fields else opened(**fields),
+    )
+    process = load(tmp_path)[0].processes[0]
+    assert word in process.warnings[0]
+    assert process.open.devices == 1
+    assert process.open.rank == 0
+
+
+def test_a_second_open_line_is_a_warning(tmp_path):
+    write(tmp_path / "a0-r0", opened(host="one"), opened(host="two"))
+    process = load(tmp_path)[0].processes[0]
+    assert process.open.host == "one"
+    assert process.warnings == ["a0-r0/events.jsonl: line 2 is a second open line; the first counts"]
+
+
+def test_a_folder_named_as_the_events_file_is_a_warning(tmp_path):
+    (tmp_path / "r" / "a0-r0" / "events.jsonl").mkdir(parents=True)
+    (run,) = load(tmp_path / "r")
+    assert run.processes == ()
+    assert any("it is a folder, not a file" in text for text in run.warnings)
+
+
+def test_loops_of_links_end(tmp_path):
+    write(tmp_path / "r" / "a0-r0", opened())
+    (tmp_path / "r" / "again").symlink_to(tmp_path / "r")
+    (tmp_path / "r" / "self").symlink_to("self")
+    assert len(load(tmp_path / "r")[0].processes) == 1
+
+
+def append(path, data):
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def test_a_poll_reads_only_what_is_new(tmp_path):
+    folder = write(tmp_path / "digits" / "a0-r0", opened())
+    n = 50_000
+    rows = np.concatenate([rows_of(0, n), np.zeros(100_000, rows_of(0, 1).dtype)])
+    (folder / "steps.npy").write_bytes(header(PHASES, len(rows)) + rows.tobytes())
+    follower = Follower(tmp_path)
+    assert len(follower.poll()[0].processes[0].rows) == n
+    idle = follower.bytes_read
+    follower.poll()
+    assert follower.bytes_read - idle <= 64 * rows.itemsize
+    with (folder / "steps.npy").open("r+b") as file:
+        file.seek(4096 + n * rows.itemsize)
+        file.write(rows_of(n, 10).tobytes())
+    append(folder / "events.jsonl", line("saved", step=5, at=9).encode() + b'{"kind":"sav')
+    before = follower.bytes_read, follower.rows_read
+    process = follower.poll()[0].processes[0]
+    assert process.rows.step.tolist() == list(range(n + 10))
+    assert (len(process.events), list(process.warnings)) == (1, [])
+    assert follower.rows_read - before[1] == 10
+    assert follower.bytes_read - before[0] < 200 * rows.itemsize
+    append(folder / "events.jsonl", b'ed","step":6,"at":10}\n')
+    assert [event.step for event in follower.poll()[0].processes[0].events] == [5, 6]
+
+
+def test_what_a_poll_returned_does_not_change(tmp_path):
+    folder = write(tmp_path / "a0-r0", opened(), step(0))
+    follower = Follower(tmp_path)
+    first = follower.poll()[0].processes[0]
+    append(folder / "events.jsonl", "".join(step(n) for n in range(1, 300)).encode())
+    assert len(follower.poll()[0].processes[0].rows) == 300
+    assert first.rows.step.tolist() == [0]
+
+
+def test_a_follower_finds_new_attempts_and_a_replaced_file(tmp_path):
+    follower = Follower(tmp_path / "digits")
+    assert follower.poll() == []
+    write(tmp_path / "digits" / "a0-r0", opened(), step(1), step(2))
+    assert len(follower.poll()[0].processes) == 1
+    write(tmp_path / "digits" / "a1-r0", opened("a1"))
+    assert [process.open.attempt for process in follower.poll()[0].processes] == ["a0", "a1"]
+    write(tmp_path / "digits" / "a0-r0", opened(), step(7))
+    assert follower.poll()[0].processes[0].rows.step.tolist() == [7]
+
+
+def test_a_follower_sees_what_load_sees(tmp_path):
+    write(tmp_path / "a0-r0", opened(), *(step(n) for n in range(9)), line("close", at=99))
+    followed, loaded = Follower(tmp_path).poll()[0].processes[0], load(tmp_path)[0].processes[0]
+    assert followed.open == loaded.open
+    assert followed.events == loaded.events
+    assert followed.rows.step.tolist() == loaded.rows.step.tolist()
+
+
+def test_a_followed_file_of_another_source_is_read_when_it_changes(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text(':::MLLOG {"key": "init_start", "time_ms": 1000, "metadata": {}}\n')
+    follower = Follower(path)
+    assert follower.poll() is follower.poll()
+    append(path, b':::MLLOG {"key": "run_start", "time_ms": 2000, "metadata": {}}\n')
+    assert follower.poll()[0].processes[0].open.mono_ns == 10**9
