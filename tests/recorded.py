@@ -1,10 +1,12 @@
 """Read back what a recorder wrote, without the reader under test elsewhere."""
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from headway.events import Close, decode
@@ -16,8 +18,11 @@ def log_folders(root):
 
 
 def events(folder, kind=None):
-    lines = (Path(folder) / "events.jsonl").read_bytes().splitlines()
-    found = [decode(line) for line in lines if line]
+    """The events of a log, torn lines left out."""
+    found = []
+    for line in (Path(folder) / "events.jsonl").read_bytes().splitlines():
+        with contextlib.suppress(msgspec.DecodeError):
+            found.append(decode(line))
     return found if kind is None else [event for event in found if isinstance(event, kind)]
 
 
