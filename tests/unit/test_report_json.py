@@ -99,3 +99,9 @@ def test_any_name_is_strict_json():
     ledger = Ledger({f"custom:{NASTY}": S}, held_ns=S, waits_ns={NASTY: S}, warnings=(NASTY,))
     run = one(ledger, path=NASTY)
     assert run["path"] == NASTY.replace("\udc80", "?")
+
+
+def test_a_window_does_not_claim_to_have_counted_steps():
+    entry = Entry("r1", "native", windows()[0], history=digits())
+    (run,) = strict(dump([entry]))["runs"]
+    assert run["steps"] == {"executed": None, "retained": None, "uncommitted": None}

@@ -92,6 +92,18 @@ def test_100_percent_is_printed_only_when_it_is_true():
     assert "recovery" in screen([entry(nearly)])
 
 
+def test_crumbs_are_no_advice():
+    shown = screen([entry(ledger({"productive": 10_000, "recovery": 1}))])
+    assert "crumbs" in shown
+    assert "1. " not in shown
+
+
+def test_a_window_counts_no_steps():
+    shown = screen([entry(ledger({"productive": 6, "rework": 4}))])
+    assert "4.0 s done again or lost" in shown
+    assert "0 steps" not in shown
+
+
 def test_time_without_a_name_stands_first_only_when_it_is_much():
     def first(share):
         shown = screen([entry(ledger({"productive": 100 - share, "unaccounted": share}))])

@@ -109,7 +109,8 @@ def _input_wait(ledger: Ledger, ns: int) -> _Idea:
 
 def _rework(ledger: Ledger, ns: int, history: Ledger) -> _Idea | None:
     saving, steps = history.saving, ledger.steps.reworked
-    lost = f"{steps} steps done again or lost" if steps != 1 else "1 step done again or lost"
+    what = _show(ns) if not steps else "1 step" if steps == 1 else f"{steps} steps"
+    lost = f"{what} done again or lost"
     if not saving.n_saves:
         return _Idea(f"save, and record it: {lost}", ns, "rec.saved(step) after each save tells how often to save")
     if not saving.n_failures:

@@ -38,7 +38,13 @@ def build(entries: Sequence[Entry], options: Options = _PLAIN) -> dict[str, Any]
     document: dict[str, Any] = {"schema": SCHEMA, "runs": [_run(entry, options) for entry in entries]}
     if len(entries) > 1:
         ledger = total(entries)
-        document["total"] = {**_figures(ledger), **_money(ledger, options.price)}
+        known = all(entry.history is None for entry in entries)
+        document["total"] = {
+            **_figures(ledger),
+            "steps": _steps(ledger, known=known),
+            "inferred": sorted(ledger.inferred),
+            **_money(ledger, options.price),
+        }
     return document
 
 
@@ -48,6 +54,8 @@ def _run(entry: Entry, options: Options) -> dict[str, Any]:
         "run": _clean(entry.run),
         "source": entry.source,
         **_figures(ledger),
+        "steps": _steps(ledger, known=entry.history is None),
+        "inferred": sorted(ledger.inferred),
         "warnings": [_clean(text) for text in entry.all_warnings],
         "path": _clean(entry.path),
         "window": _window(ledger),
@@ -68,7 +76,6 @@ def _run(entry: Entry, options: Options) -> dict[str, Any]:
 
 def _figures(ledger: Ledger) -> dict[str, Any]:
     offered = {} if ledger.offered_ns is None else {"offered_s": ledger.offered_ns / NS_PER_S}
-    steps = ledger.steps
     return {
         "attempts": ledger.attempts,
         "ranks": ledger.ranks,
@@ -83,9 +90,14 @@ def _figures(ledger: Ledger) -> dict[str, Any]:
             "program": ledger.program,
             "mpg": ledger.mpg,
         },
-        "steps": {"executed": steps.executed, "retained": steps.retained, "uncommitted": steps.uncommitted},
-        "inferred": sorted(ledger.inferred),
     }
+
+
+def _steps(ledger: Ledger, *, known: bool) -> dict[str, int | None]:
+    """Counts of steps; null for a window, which is measured in time alone."""
+    steps = ledger.steps
+    counts = {"executed": steps.executed, "retained": steps.retained, "uncommitted": steps.uncommitted}
+    return {name: count if known else None for name, count in counts.items()}
 
 
 def _window(ledger: Ledger) -> dict[str, float | None]:

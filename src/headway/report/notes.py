@@ -21,8 +21,8 @@ def note(ledger: Ledger, name: str) -> str:
     """
     notes = {
         "input_wait": _phases(ledger),
-        "rework": f"{_count(ledger.steps.reworked, 'step')} done again or lost",
-        "rollback": f"{_count(ledger.steps.rolled_back, 'step')} given up",
+        "rework": _steps(ledger.steps.reworked, "done again or lost"),
+        "rollback": _steps(ledger.steps.rolled_back, "given up"),
     }
     words = [notes.get(name, ""), "inferred" if name in ledger.inferred else ""]
     return ", ".join(word for word in words if word)
@@ -91,6 +91,11 @@ def biggest_loss(ledger: Ledger) -> str:
 def _phases(ledger: Ledger) -> str:
     waits = sorted(ledger.waits_ns.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {_show(ns)}" for name, ns in waits if ns > 0)
+
+
+def _steps(n: int, what: str) -> str:
+    """A window is measured in time alone: where no step was counted nothing is said."""
+    return f"{_count(n, 'step')} {what}" if n else ""
 
 
 def _count(n: int, noun: str) -> str:

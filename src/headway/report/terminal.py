@@ -28,6 +28,8 @@ from headway.units import Price, show_money, show_percent, show_seconds
 
 UNACCOUNTED_FIRST: Final = 0.01
 """Share of the window from which time without a name is the first thing to read."""
+MIN_GAIN: Final = 0.001
+"""Share of the window below which a change is not worth a reader's time."""
 _STYLES: Final = {None: "green", "R": "yellow", "S": "magenta", "P": "cyan"}
 _NAME_WIDTH: Final = 26
 _NOTE_WIDTH: Final = 31
@@ -160,7 +162,7 @@ class Page:
         yield Padding(table, (0, 0, 0, 2))
         if compared.straggler is not None and compared.straggler_wait_s is not None:
             waited = show_seconds(compared.straggler_wait_s)
-            text = f"straggler: rank {compared.straggler} waits least ({waited}); the others wait for it"
+            text = f"straggler: rank {compared.straggler} waits least ({waited}) while the others wait"
             yield _hanging(Text(text, style="bold"))
 
     def _pieces(self, title: str, rows: Sequence[tuple[str, Ledger]]) -> RenderableType:
@@ -184,8 +186,10 @@ class Page:
             return []
         if not changes:
             return [Text(), Text("Nothing was lost: every device-second was productive.", style="bold")]
+        shown = [pair for pair in changes if pair[1].seconds * NS_PER_S >= MIN_GAIN * ledger.window_ns][:SHOWN]
+        if not shown:
+            return [Text(), Text("Nothing is left to gain but crumbs, each under 0.1 points.", style="bold")]
         lines: list[RenderableType] = [Text(), Text("What would return most", style="bold")]
-        shown = changes[:SHOWN]
         gains = self._gains([change for _, change in shown], ledger)
         for place, ((run, change), gain) in enumerate(zip(shown, gains, strict=True), 1):
             about = f"{run}: " if run else ""
