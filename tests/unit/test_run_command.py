@@ -1,0 +1,273 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from headway.events import Begin, End, Exit, Open
+from recorded import events, log_folders, reason, rows
+
+PYTHON = sys.executable
+
+
+def headway_run(root, *arguments, start=False, **environ):
+    """Run `headway run` with its logs below that root."""
+    command = [PYTHON, "-c", "from headway.cli.main import main; raise SystemExit(main())", "run", *map(str, arguments)]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("HEADWAY")}
+    process = subprocess.Popen(
+        command,
+        env=env | {"HEADWAY_DIR": str(root)} | environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    if start:
+        return process
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def python(code):
+    return ("--", PYTHON, "-c", code)
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 255])
+def test_the_exit_code_is_the_commands(tmp_path, code):
+    ended, out, _ = headway_run(tmp_path, "--no-report", *python(f"print('mine'); raise SystemExit({code})"))
+    assert (ended, out) == (code, "mine\n")
+    (folder,) = log_folders(tmp_path)
+    assert folder.name.endswith("-launch")
+    assert [event.code for event in events(folder, Exit)] == [code]
+    assert reason(folder) == ("failed" if code else "finished")
+    (begin,), (end,) = events(folder, Begin), events(folder, End)
+    assert (begin.category, begin.id, end.ok) == ("custom:unrecorded", end.id, code == 0)
+    assert end.at > begin.at
+
+
+def test_a_signal_that_ends_the_command_is_128_and_its_number(tmp_path):
+    code, _, _ = headway_run(tmp_path, "--no-report", *python("import os; os.kill(os.getpid(), 9)"))
+    assert code == 128 + 9
+    (folder,) = log_folders(tmp_path)
+    assert [event.code for event in events(folder, Exit)] == [-9]
+    assert reason(folder) == "signal"
+
+
+def test_the_command_learns_run_attempt_and_folder(tmp_path):
+    show = "import os; print(*(os.environ[k] for k in ('HEADWAY_RUN', 'HEADWAY_DIR', 'HEADWAY_ATTEMPT')), sep='|')"
+    code, out, _ = headway_run(".", "--run", "my run", "--dir", tmp_path, "--no-report", *python(show))
+    run, root, attempt = out.strip().split("|")
+    (folder,) = log_folders(tmp_path)
+    opened = events(folder, Open)[0]
+    assert (code, run, root) == (0, "my run", str(tmp_path))
+    assert (opened.run, opened.attempt, folder.name) == ("my run", attempt, f"{attempt}-launch")
+
+
+def test_a_program_that_records_shares_run_and_attempt_with_its_launcher(tmp_path):
+    code, _, _ = headway_run(tmp_path, "--no-report", *python("import headway\nfor x in headway.track([1, 2]): pass"))
+    assert code == 0
+    launch, rank = sorted(log_folders(tmp_path), key=lambda folder: not folder.name.endswith("-launch"))
+    assert launch.parent == rank.parent
+    assert rank.name == launch.name.replace("-launch", "-r0")
+    assert len(rows(rank)) == 2
+
+
+def test_options_behind_the_command_are_its_own(tmp_path):
+    code, out, _ = headway_run(tmp_path, "--no-report", PYTHON, "-c", "import sys; print(sys.argv[1:])", "--run", "-x")
+    assert (code, out) == (0, "['--run', '-x']\n")
+
+
+def test_no_shell_reads_the_command(tmp_path):
+    _, out, _ = headway_run(tmp_path, "--no-report", "--", "echo", "$HOME; *")
+    assert out == "$HOME; *\n"
+
+
+FAIL_TWICE = """
+import os, sys, pathlib
+count = pathlib.Path(os.environ['HEADWAY_DIR'], 'count')
+n = int(count.read_text()) if count.exists() else 0
+count.write_text(str(n + 1))
+if n == 0: os.kill(os.getpid(), 15)
+sys.exit(n == 1)
+"""
+
+
+def test_a_command_that_fails_is_started_again(tmp_path):
+    code, _, err = headway_run(tmp_path, "--run", "r", "--max-restarts", 5, "--no-report", *python(FAIL_TWICE))
+    folders = log_folders(tmp_path)
+    assert code == 0
+    assert [[event.code for event in events(folder, Exit)] for folder in folders] == [[-15], [1], [0]]
+    assert [reason(folder) for folder in folders] == ["signal", "failed", "finished"]
+    attempts = [events(folder, Open)[0].attempt for folder in folders]
+    assert attempts == sorted(set(attempts))
+    assert err.splitlines() == [
+        "headway: ended by SIGTERM; restart 1 of 5",
+        "headway: exit code 1; restart 2 of 5",
+    ]
+
+
+def test_restarts_end(tmp_path):
+    code, _, _ = headway_run(tmp_path, "--max-restarts", 2, "--no-report", *python("raise SystemExit(4)"))
+    assert code == 4
+    assert len(log_folders(tmp_path)) == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "text"),
+    [
+        (lambda path: "no-such-command", 127, "cannot run no-such-command: no such command"),
+        (lambda path: path, 126, "no executable file"),
+        (lambda path: path.chmod(0o755) or path, 127, "cannot run"),
+    ],
+)
+def test_what_cannot_be_run_says_why(tmp_path, make, code, text):
+    path = tmp_path / "program"
+    path.write_text("#!/no/such/interpreter\n")
+    ended, out, err = headway_run(tmp_path / "logs", "--no-report", "--max-restarts", 3, "--", make(path))
+    assert (ended, out) == (code, "")
+    assert text in err
+    assert err.count("\n") == 1
+
+
+def test_where_no_log_can_be_written_the_command_runs_all_the_same(tmp_path):
+    (tmp_path / "file").write_text("")
+    code, out, _ = headway_run(tmp_path / "file", "--no-report", *python("print('trained')"))
+    assert (code, out) == (0, "trained\n")
+
+
+# --- signals --------------------------------------------------------------------------------
+
+LISTEN = """
+import signal, sys, time
+got = []
+def hear(number, frame):
+    got.append(signal.Signals(number).name)
+    print(got[-1], flush=True)
+    if len(got) == {n}: sys.exit(5)
+for number in ({names},): signal.signal(number, hear)
+print('ready', flush=True)
+while True: time.sleep(60)
+"""
+
+
+def listening(tmp_path, *names, n=1, options=(), **environ):
+    text = LISTEN.format(n=n, names=",".join(f"signal.{name}" for name in names))
+    process = headway_run(tmp_path, "--no-report", *options, *python(text), start=True, **environ)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"])
+def test_a_signal_to_stop_is_passed_on_and_ends_the_restarts(tmp_path, name):
+    process = listening(tmp_path, name, options=("--max-restarts", "3"))
+    process.send_signal(signal.Signals[name])
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (5, f"{name}\n")
+    (folder,) = log_folders(tmp_path)
+    assert reason(folder) == "signal"
+    assert [event.code for event in events(folder, Exit)] == [5]
+
+
+def test_other_signals_are_passed_on_and_stop_nothing(tmp_path):
+    process = listening(tmp_path, "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGTERM", n=4)
+    for name in ("SIGUSR1", "SIGUSR2", "SIGCONT", "SIGTERM"):
+        process.send_signal(signal.Signals[name])
+        assert process.stdout.readline() == f"{name}\n"
+    assert process.wait(30) == 5
+    process.communicate()
+
+
+def test_a_signal_the_launcher_must_ignore_is_ignored(tmp_path):
+    """As under nohup."""
+    text = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
+    run = ("run", "--no-report", *python(text))
+    main = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from headway.cli.main import main; main()"
+    out = subprocess.check_output(
+        [PYTHON, "-c", main, *run], env=os.environ | {"HEADWAY_DIR": str(tmp_path)}, text=True
+    )
+    assert out == "True\n"
+
+
+def test_the_commands_signals_are_not_held_back(tmp_path):
+    text = "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    assert headway_run(tmp_path, "--no-report", *python(text))[1] == "set()\n"
+
+
+def test_ctrl_c_reaches_the_command_once(tmp_path):
+    """A terminal sends it to the whole group: passing it on as well would make it two."""
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        text = LISTEN.format(n=2, names="signal.SIGINT,signal.SIGUSR1")
+        main = "from headway.cli.main import main; raise SystemExit(main())"
+        os.environ["HEADWAY_DIR"] = str(tmp_path)
+        os.execv(PYTHON, [PYTHON, "-c", main, "run", "--no-report", *python(text)])
+    seen = b""
+    try:
+        seen = _read_until(terminal, seen, b"ready")
+        os.write(terminal, b"\x03")
+        seen = _read_until(terminal, seen, b"SIGINT")
+        os.kill(pid, signal.SIGUSR1)  # behind it: a second SIGINT would have come first
+        seen = _read_until(terminal, seen, b"SIGUSR1")
+        _, status = os.waitpid(pid, 0)
+    finally:
+        os.close(terminal)
+    assert seen.count(b"SIGINT") == 1
+    assert os.waitstatus_to_exitcode(status) == 5
+
+
+def _read_until(terminal, seen, word):
+    while word not in seen:
+        seen += os.read(terminal, 4096)
+    return seen
+
+
+def test_a_stop_from_the_terminal_stops_the_launcher_too_and_goes_on(tmp_path):
+    process = listening(tmp_path, "SIGUSR1")
+    process.send_signal(signal.SIGTSTP)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGUSR1)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (5, "SIGUSR1\n")
+
+
+def test_a_killed_launcher_leaves_what_was_known(tmp_path):
+    process = listening(tmp_path, "SIGTERM")
+    child = int(subprocess.check_output(["ps", "-o", "pid=", "--ppid", str(process.pid)], text=True))
+    process.kill()
+    os.kill(child, signal.SIGKILL)
+    process.communicate(timeout=30)
+    (folder,) = log_folders(tmp_path)
+    assert len(events(folder, Begin)) == 1
+    assert reason(folder) is None
+
+
+# --- the report -----------------------------------------------------------------------------
+
+
+def test_the_report_comes_last_and_on_stderr(tmp_path):
+    code, out, err = headway_run(tmp_path, "--run", "r", *python("print('mine')"))
+    assert (code, out) == (0, "mine\n")
+    assert "unrecorded" in err
+    assert err.startswith("r ·")
+
+
+def test_the_report_is_of_the_run_that_the_command_named(tmp_path):
+    text = "import headway\nwith headway.start('digits') as rec:\n  for x in rec.track(range(20)): pass"
+    _, _, err = headway_run(tmp_path, *python(text))
+    assert err.startswith("digits ·")
+    assert "unrecorded" not in err
+
+
+def test_ranks_of_one_launch_have_launch_logs_of_their_own(tmp_path):
+    for rank in range(2):
+        ids = {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+        assert headway_run(tmp_path, "--run", "r", "--no-report", "--", "true", **ids)[0] == 0
+    opens = [events(folder, Open)[0] for folder in log_folders(tmp_path)]
+    assert sorted((opened.attempt, opened.rank, opened.world_size) for opened in opens) == [
+        ("slurm7-0000", 0, 2),
+        ("slurm7-0000", 1, 2),
+    ]
+    assert all(folder.name.endswith("-launch") for folder in log_folders(tmp_path))
