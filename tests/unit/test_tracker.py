@@ -501,9 +501,13 @@ def test_memory_of_objects_does_not_grow(make, clock):
     assert blocks_after(2000) - before < 200
 
 
-def test_two_threads_of_one_tracker_do_not_break_it(make):
+def test_threads_of_one_tracker_raise_nothing(make, monkeypatch):
     tracker = make()
     barrier = threading.Barrier(4)
+    raised = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
 
     def work():
         barrier.wait()
@@ -518,7 +522,9 @@ def test_two_threads_of_one_tracker_do_not_break_it(make):
         thread.start()
     for thread in threads:
         thread.join()
-    assert tracker.summary().total_batches > 0
+    sys.setswitchinterval(interval)
+    assert raised == []
+    assert tracker.summary().total_batches == len(tracker.per_batch_wall) > 0
 
 
 @pytest.mark.parametrize("pure", ["0", "1"])
