@@ -9,11 +9,10 @@ is no longer drawn.
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TextIO, TypeVar
 
-from headway.clock import NS_PER_S
+from headway.clock import NS_PER_S, SYSTEM
 
 _T = TypeVar("_T")
 _REDRAW_NS: Final = NS_PER_S // 10
@@ -65,6 +64,18 @@ class Bar:
         if not _can_draw(stream):
             self._fall_back()
 
+    def watch(self, items: Iterator[_T]) -> Iterator[_T]:
+        """Yield the items, counting each with the time it took to come."""
+        while True:
+            asked = SYSTEM.monotonic_ns()
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            now = SYSTEM.monotonic_ns()
+            self.update(now, now - asked)
+            yield item
+
     def update(self, now_ns: int, waited_ns: int, n: int = 1) -> None:
         """Add items, and the time the loop waited for them; draw if it is time.
 
@@ -114,12 +125,6 @@ class Bar:
     def _fall_back(self) -> None:
         self._ascii = True
         self._description = self._description.encode("ascii", "replace").decode()
-
-
-def open_bar(description: str, total: int | None, quiet: bool | None, now_ns: int) -> Bar | None:
-    """Return a bar on stderr, or ``None`` where none is wanted."""
-    stream = sys.stderr
-    return Bar(description, total, stream, now_ns) if wants_bar(stream, quiet) else None
 
 
 def _rate(per_second: float) -> str:

@@ -124,16 +124,16 @@ class Recorder:
 
     Attributes:
         tracker: The times of the steps, phase by phase.
+        step_thread: Which thread's step is open.
     """
 
     def __init__(self, log: LogFolder) -> None:
         self._log = log
         self._clock = log.clock
         self._ids = itertools.count(1)
-        self._step_thread: int | None = None
+        self.step_thread: int | None = None
         self.tracker = _tracker_on(log)
         self.tracker.on_first_batch = self._rows_are_batches
-        self._time_source = self.tracker.time_source if "source" in self.tracker.phases else nullcontext
         log.on_end.append(self.tracker.detach)
 
     @property
@@ -230,28 +230,27 @@ class Recorder:
 
     def begin_step(self, n: object = None) -> bool:
         """Begin a step; return whether it did: not when one is open, whose time this then is."""
-        if self._step_thread is not None:
-            if self._step_thread != threading.get_ident():
+        if self.step_thread is not None:
+            if self.step_thread != threading.get_ident():
                 self.faults.note("step-thread", "a step began while another thread's was open")
             return False
-        number = whole_number(n, 0, "step", self.faults)
-        self._step_thread = threading.get_ident()
-        self.tracker.begin_step(self.tracker.next_step if number is None else number)
+        self.step_thread = threading.get_ident()
+        self.tracker.begin_step(self.step_number(n))
         return True
-
-    def time_source(self) -> AbstractContextManager[Any]:
-        """Time what this thread's open step waits for its data."""
-        return self._time_source() if self._step_thread == threading.get_ident() else nullcontext()
 
     def end_step(self) -> None:
         """End the step that `begin_step` began, and keep its times."""
-        self._step_thread = None
+        self.step_thread = None
         self.tracker.end_step()
 
-    def discard_step(self) -> None:
-        """Forget the step that `begin_step` began: no row is written."""
-        self._step_thread = None
-        self.tracker.cancel_step()
+    def step_number(self, n: object) -> int:
+        """Return the number of the step that begins next: the one given, if it can be one."""
+        number = whole_number(n, 0, "step", self.faults)
+        return self.tracker.next_step if number is None else number
+
+    def source_timer(self) -> AbstractContextManager[Any]:
+        """Return what times the open step's wait for its data; nothing where the phases know no source."""
+        return self.tracker.time_source() if "source" in self.tracker.phases else nullcontext()
 
     def _done_step(self, step: object) -> int | None:
         if step is None:

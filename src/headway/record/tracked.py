@@ -7,15 +7,20 @@ loader's.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import AbstractContextManager, nullcontext
 from types import GeneratorType
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from headway.clock import SYSTEM
 from headway.record.identity import show
-from headway.record.progress import Bar, open_bar
+from headway.record.progress import Bar, wants_bar
 from headway.record.span import outside_training
+
+if TYPE_CHECKING:
+    from headway.record.tracker import GoodputTracker
 
 _Item = TypeVar("_Item")
 _Item_co = TypeVar("_Item_co", covariant=True)
@@ -25,17 +30,14 @@ _END: Final = object()
 class StepRecorder(Protocol):
     """Where steps are recorded; nothing of it raises."""
 
-    def begin_step(self, n: object = None) -> bool:
-        """Begin a step, unless one is open; return whether it did."""
+    tracker: GoodputTracker
+    step_thread: int | None
 
-    def time_source(self) -> AbstractContextManager[Any]:
-        """Time what this thread's open step waits for its data."""
+    def step_number(self, n: object) -> int:
+        """Return the number of the step that begins next."""
 
-    def end_step(self) -> None:
-        """End the step."""
-
-    def discard_step(self) -> None:
-        """Forget the step that was begun."""
+    def source_timer(self) -> AbstractContextManager[Any]:
+        """Return what times the open step's wait for its data."""
 
 
 class Track(Generic[_Item_co]):
@@ -67,10 +69,10 @@ class Track(Generic[_Item_co]):
     def __iter__(self) -> Iterator[_Item_co]:
         items = iter(self._loader)
         recorder = self._find_recorder()
-        now = SYSTEM.monotonic_ns()
-        bar = open_bar("" if self._description is None else show(self._description), self._length(), self._quiet, now)
-        loop = _record(recorder, items, self._take_first_step(), bar)
-        return _close_after(loop, items, bar, close_items=items is not self._loader or isinstance(items, GeneratorType))
+        bar = self._open_bar() if wants_bar(sys.stderr, self._quiet) else None
+        close = getattr(items, "close", None) if items is not self._loader or isinstance(items, GeneratorType) else None
+        shown = items if bar is None else bar.watch(items)
+        return _steps(recorder, shown, self._take_first_step(), bar, close)
 
     def __len__(self) -> int:
         return len(cast("Sized", self._loader))  # one without a length raises, as it does without this
@@ -92,6 +94,10 @@ class Track(Generic[_Item_co]):
     def __repr__(self) -> str:
         return f"track({self._loader!r})"
 
+    def _open_bar(self) -> Bar:
+        description = "" if self._description is None else show(self._description)
+        return Bar(description, self._length(), sys.stderr, SYSTEM.monotonic_ns())
+
     def _take_first_step(self) -> int | None:
         """Return the number to begin with, the first time; later passes go on where the last one ended."""
         first = self._first_step
@@ -107,49 +113,59 @@ class Track(Generic[_Item_co]):
             return None
 
 
-def _record(
-    recorder: StepRecorder, items: Iterator[_Item], first_step: int | None, bar: Bar | None
+def _steps(
+    recorder: StepRecorder,
+    items: Iterator[_Item],
+    first_step: int | None,
+    bar: Bar | None,
+    close: Callable[[], object] | None,
 ) -> Generator[_Item, None, None]:
-    """Yield the items, each as one step; the last one ends also when the loop breaks or raises."""
-    rows = not outside_training()
-    time_source = recorder.time_source if rows else nullcontext
-    mine = False
+    """Yield the items, each as one step; the last one ends also when the loop breaks or raises.
+
+    The body of a real loop leaves nothing of this in the processor's caches, so it does as little as it can.
+    """
+    tracker, me, item, mine = recorder.tracker, threading.get_ident(), _END, False
+    begin, end, waiting = tracker.begin_step, tracker.end_step, recorder.source_timer()
     try:
+        if recorder.step_thread is not None or outside_training():
+            yield from _part_of_a_step(recorder, items)
+            return
+        tracker.next_step = recorder.step_number(first_step)
         while True:
-            mine = rows and recorder.begin_step(first_step)
-            first_step = None
-            asked = SYSTEM.monotonic_ns() if bar is not None else 0
             item = _END
-            try:
-                with time_source():
-                    item = next(items, _END)
-            finally:
-                if item is _END and mine:
-                    mine = False
-                    recorder.discard_step()
+            if recorder.step_thread is None:
+                recorder.step_thread, mine = me, True
+                begin(tracker.next_step)
+            with waiting:
+                item = next(items, _END)
             if item is _END:
                 return
-            if bar is not None:
-                now = SYSTEM.monotonic_ns()
-                bar.update(now, now - asked)
-            yield cast("_Item", item)
+            yield item  # type: ignore[misc]
             if mine:
-                mine = False
-                recorder.end_step()
+                recorder.step_thread, mine = None, False
+                end()
     finally:
         if mine:
-            recorder.end_step()
+            recorder.step_thread = None
+            (tracker.cancel_step if item is _END else end)()  # without an item there was no step
+        _leave(bar, close)
 
 
-def _close_after(
-    loop: Generator[_Item, None, None], items: Iterator[_Item], bar: Bar | None, *, close_items: bool
-) -> Generator[_Item, None, None]:
-    """Yield from the loop, and close what it reads from when it ends, breaks or raises."""
-    try:
-        yield from loop
-    finally:
-        if bar is not None:
-            bar.close(SYSTEM.monotonic_ns())
-        close = getattr(items, "close", None) if close_items else None
-        if callable(close):
-            close()
+def _part_of_a_step(recorder: StepRecorder, items: Iterator[_Item]) -> Generator[_Item, None, None]:
+    """Yield the items inside a step, whose wait they are, or inside a span, which owns all its time."""
+    waiting = nullcontext() if outside_training() else recorder.source_timer()
+    me, item = threading.get_ident(), _END
+    while True:
+        timer = waiting if recorder.step_thread == me else nullcontext()
+        with timer:
+            item = next(items, _END)
+        if item is _END:
+            return
+        yield item  # type: ignore[misc]
+
+
+def _leave(bar: Bar | None, close: Callable[[], object] | None) -> None:
+    if bar is not None:
+        bar.close(SYSTEM.monotonic_ns())
+    if callable(close):
+        close()
