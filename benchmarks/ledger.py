@@ -17,11 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from history import write_headway_log
-from peers import environment
-
 from headway import account
 from headway.sources.follow import Follower
+
+from history import write_headway_log
+from peers import environment
 
 HERE = Path(__file__).parent
 PEER = "ml-goodput-measurement==0.2.3"
@@ -75,13 +75,13 @@ def main() -> None:
     for n_steps in given.steps:
         whole, poll, _ = ours(n_steps)
         theirs = peer(python, n_steps, given.limit)
-        over = ">" if theirs is None else ""
-        whole_p, poll_p = (given.limit, None) if theirs is None else (theirs["whole_s"], theirs["poll_s"])
-        tail = f"{poll_p:8.3f} s {poll_p / poll:8.0f}x" if poll_p is not None else f"{'':>10} {'':>9}"
-        print(
-            f"{n_steps:>9} {whole * 1e3:7.1f} ms {over + format(whole_p, '.3f'):>8} s {over + format(whole_p / whole, '.0f'):>8}x"
-            f" {poll * 1e3:7.1f} ms {tail}"
+        whole_p, poll_p = (given.limit, given.limit) if theirs is None else (theirs["whole_s"], theirs["poll_s"])
+        over = "" if theirs else ">"
+        first = (
+            f"{whole * 1e3:7.1f} ms {over + format(whole_p, '.3f'):>8} s {over + format(whole_p / whole, '.0f'):>8}x"
         )
+        later = f"{poll * 1e3:7.1f} ms" + (f" {poll_p:8.3f} s {poll_p / poll:8.0f}x" if theirs else "")
+        print(f"{n_steps:>9} {first} {later}")
 
 
 if __name__ == "__main__":

@@ -5,15 +5,16 @@ usage: peer_goodput.py N_STEPS    prints one JSON object
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import logging
 import sys
 import tempfile
 import time
 
-from history import goodput_entries
 from ml_goodput_measurement.src.goodput import GoodputCalculator
+
+from history import goodput_entries
 
 
 class MemoryLog:
@@ -24,11 +25,11 @@ class MemoryLog:
         self.entries = entries
         self.shown = len(entries)
 
-    def read_cloud_logging_entries(self, start_time=None, end_time=None, last_entry_info=None):
+    def read_cloud_logging_entries(self, start_time=None, end_time=None, last_entry_info=None):  # noqa: ARG002
         """Return the entries after the last one read, and which is the last now."""
         begin = int(last_entry_info[1]) + 1 if last_entry_info else 0
         last = self.shown - 1
-        when = datetime.datetime.fromtimestamp(self.times[last], tz=datetime.timezone.utc)  # noqa: UP017
+        when = dt.datetime.fromtimestamp(self.times[last], tz=dt.timezone.utc)  # noqa: UP017
         return self.entries[begin : self.shown], (when, str(last))
 
 

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from headway.events import Fault, Saved
+
 from recorded import events, log_folders, reason, rows, script
 
 LOOP = """

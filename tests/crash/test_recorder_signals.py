@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from headway.events import Begin, End, Saved
+
 from recorded import events, log_folders, reason, rows, script
 
 START = "import headway, os, signal, sys, threading\nrec = headway.start('r', attempt='a')\n"

@@ -16,6 +16,7 @@ from headway.clock import ManualClock
 from headway.errors import ArgumentError
 from headway.record.faults import Faults
 from headway.record.steplog import HEADER_BYTES, StepLog, header
+
 from tracker_cores import CORES, tracker_class
 
 PHASES = ("source", "transform", "transfer")

@@ -13,6 +13,7 @@ import pytest
 
 from headway.record.faults import Faults
 from headway.record.steplog import HEADER_BYTES, StepLog
+
 from tracker_cores import CORES, tracker_class
 
 TESTS = str(Path(__file__).parents[1])

@@ -50,7 +50,9 @@ def rows(draw):
     else:  # as nobody should: crossing, nested, repeated
         columns = [(draw(st.integers(0, 8)), *draw(intervals(12))) for _ in range(draw(st.integers(0, 7)))]
         columns = list(dict.fromkeys(columns))
-    step, start, end = (np.array(c, np.int64) for c in zip(*columns, strict=True)) if columns else [np.zeros(0, np.int64)] * 3
+    step, start, end = (
+        (np.array(c, np.int64) for c in zip(*columns, strict=True)) if columns else [np.zeros(0, np.int64)] * 3
+    )
     waits = {
         phase: np.array([draw(st.integers(0, 5)) for _ in columns], np.int64)
         for phase in draw(st.sampled_from([(), ("source",), ("source", "transform")]))

@@ -35,9 +35,7 @@ def read(process):
             spans.add((begin.at, until, begin.category, begin.background))
     spans = sorted(spans, key=lambda s: (s[0], -s[1], s[2]))
     if process.open.rows == "batch":
-        rows = [
-            (s, max(e, rows[i + 1][0]) if i + 1 < len(rows) else e, n, w) for i, (s, e, n, w) in enumerate(rows)
-        ]
+        rows = [(s, max(e, rows[i + 1][0]) if i + 1 < len(rows) else e, n, w) for i, (s, e, n, w) in enumerate(rows)]
     return {
         "open": process.open,
         "close": close,
@@ -51,7 +49,7 @@ def read(process):
     }
 
 
-def fates(attempts, durable):
+def fates(attempts, durable):  # noqa: C901 - one rule after the other
     """Return by attempt the fate of each row, by playing the run forward."""
     fate = [["productive"] * len(a["rows"]) for a in attempts]
 
@@ -150,8 +148,12 @@ def infer_compile(attempt, net):
 def slow_account(processes, until=None):
     """Return (categories, held, released, executed, retained) over all ranks, devices counted."""
     every = [read(p) for p in processes]
-    marks = [(a["wall"](m.at), isinstance(m, Saved), m.step) for a in every for m in (*a["saved"], *a["restored"])]
-    durable = max(marks)[2] if any(a["saved"] for a in every) else None
+    marks = [
+        (a["wall"](m.at), a["open"].wall_ns, isinstance(m, Saved), m.step)
+        for a in every
+        for m in (*a["saved"], *a["restored"])
+    ]
+    durable = max(marks)[-1] if any(a["saved"] for a in every) else None
     total, released, executed, retained = Counter(), 0, 0, 0
     ranks = {}
     for attempt in every:

@@ -12,6 +12,7 @@ from headway.report.advice import advise
 from headway.report.saving import best_interval
 from headway.report.straggler import compare_ranks
 from headway.units import Price
+
 from unit.shown import S, ledger, ranks
 
 SAVING = Saving(n_saves=10, n_failures=1, interval_steps=50, save_ns=10, step_ns=10)

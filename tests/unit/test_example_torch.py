@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.events import Begin, Restored, Saved
+
 from recorded import events, log_folders, reason, rows
 
 pytest.importorskip("torch")

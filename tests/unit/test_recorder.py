@@ -12,6 +12,7 @@ import headway
 from headway.clock import ManualClock
 from headway.events import Begin, ClockPair, End, Fault, Notice, Open, Restored, Rows, Saved
 from headway.record.recorder import active
+
 from recorded import events, log_folders, reason, rows
 
 

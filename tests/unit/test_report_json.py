@@ -8,6 +8,7 @@ from headway.ledger.ledger import Ledger
 from headway.report.document import build, dump
 from headway.report.entry import Entry, Options
 from headway.units import Price
+
 from unit.shown import NASTY, S, digits, pool, ranks, windows
 
 KEPT = [
@@ -101,7 +102,10 @@ def test_any_name_is_strict_json():
     assert run["path"] == NASTY.replace("\udc80", "?")
 
 
-def test_a_window_does_not_claim_to_have_counted_steps():
-    entry = Entry("r1", "native", windows()[0], history=digits())
-    (run,) = strict(dump([entry]))["runs"]
-    assert run["steps"] == {"executed": None, "retained": None, "uncommitted": None}
+def test_a_window_counts_the_steps_that_began_in_it():
+    rows = Rows.from_events([Step(step=n, start=n * S, end=(n + 1) * S) for n in range(10)])
+    run = Run("r1", "native", [Process(Open(wall_ns=0, mono_ns=0), [Close(at=10 * S)], rows)])
+    entry = Cut(every_ns=4 * S, last_ns=5 * S).entry(run)
+    (shown,) = strict(dump([entry], Options(windows=True)))["runs"]
+    assert shown["steps"] == {"executed": 5, "retained": 5, "uncommitted": 0}
+    assert [window["steps"]["executed"] for window in shown["windows"]] == [4, 1]

@@ -11,6 +11,7 @@ from headway.report.entry import Entry, Options
 from headway.report.glyphs import Glyphs
 from headway.report.terminal import print_report
 from headway.units import Price
+
 from unit.shown import NASTY, S, digits, entry, ledger, pool, ranks, windows
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from headway.events import Begin, End, Exit, Open
+
 from recorded import events, log_folders, reason, rows
 
 PYTHON = sys.executable

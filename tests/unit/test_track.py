@@ -9,6 +9,7 @@ import headway
 from headway.clock import ManualClock
 from headway.events import Open
 from headway.record import track as track_module
+
 from recorded import events, log_folders, reason, rows, script
 
 

@@ -18,6 +18,7 @@ import pytest
 from headway.clock import ManualClock
 from headway.errors import ArgumentError
 from headway.record.metrics import GoodputMetrics
+
 from tracker_cores import CORES, tracker_class
 
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.clock import ManualClock
+
 from tracker_cores import CORES, tracker_class
 
 PHASES = ("source", "transform", "transfer")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from headway.clock import ManualClock
+
 from tracker_cores import CORES, tracker_class
 
 

@@ -11,6 +11,7 @@ import pytest
 from headway.clock import ManualClock
 from headway.record.faults import Faults
 from headway.record.waiting import wait_for
+
 from tracker_cores import CORES, tracker_class
 
 

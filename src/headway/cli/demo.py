@@ -67,16 +67,9 @@ def require_sklearn(find: Callable[[str], object] = find_spec) -> None:
 
 def recorded_steps(logs: Path) -> int:
     """Return how many steps the logs under that folder hold so far."""
-    import numpy as np
+    from headway.sources.follow import Follower
 
-    n_steps = 0
-    for path in logs.glob("*/*/steps.npy"):
-        try:
-            rows = np.load(path, mmap_mode="r")
-        except (OSError, ValueError):
-            continue  # not there yet, or its header is being written
-        n_steps += int(np.count_nonzero(rows["seq"] == np.arange(1, len(rows) + 1)))
-    return n_steps
+    return sum(len(process.rows) for run in Follower(logs).poll() for process in run.processes)
 
 
 def _folder(directory: Path | None) -> Path:

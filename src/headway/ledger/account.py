@@ -93,11 +93,18 @@ class _History:
         return replace(
             ledger,
             background_ns=dict(background),
-            steps=sum((rank.steps(self.durable) for rank in self.ranks), Steps()),
+            steps=self._steps(),
             warnings=tuple(dict.fromkeys(self._warnings(lines))),
             saving=_saving(self.ranks),
             measure=self.measure,
         )
+
+    def _steps(self) -> Steps:
+        """Return the counts of the whole window; where nothing cuts it, steps at its very end count too."""
+        ends = max((line.end_wall_ns for rank in self.ranks for line in rank.lines), default=self.end_ns)
+        end_ns = self.end_ns if self.end_ns < ends else self.end_ns + 1
+        counts = sum((rank.steps(self.begin_ns, end_ns) for rank in self.ranks), Steps())
+        return replace(counts, uncommitted=sum(rank.uncommitted(self.durable) for rank in self.ranks))
 
     def measure(self, begin_ns: int, end_ns: int) -> Ledger:
         """Return the ledger of a window of the wall clock [ns since the Unix epoch]."""

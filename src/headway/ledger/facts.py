@@ -24,6 +24,7 @@ from headway.events import (
     Unknown,
 )
 from headway.ledger.history import Process
+from headway.ledger.history import Rows as StepRows
 from headway.units import show_seconds
 
 FARTHEST_NS: Final = 2**61
@@ -84,9 +85,18 @@ def gather(process: Process) -> Facts:
         else:
             found.take(event)
             moments.extend(times)
-    ends = process.rows.end[abs(process.rows.end) <= FARTHEST_NS]
-    found.facts.last_ns = max(*moments, int(ends.max(initial=process.open.mono_ns)))
+    moments.extend(_reach(process.rows))
+    found.facts.last_ns = max(moments)
     return found.finish(min(moments))
+
+
+def _reach(rows: StepRows) -> tuple[int, ...]:
+    """Return the first start and the last end of the rows [ns], those at impossible times left out."""
+    if not len(rows):
+        return ()
+    sane = (rows.start >= -FARTHEST_NS) & (rows.end <= FARTHEST_NS)
+    start, end = (rows.start, rows.end) if sane.all() else (rows.start[sane], rows.end[sane])
+    return (int(start.min()), int(end.max())) if len(start) else ()
 
 
 class _Gathering:

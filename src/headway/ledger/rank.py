@@ -74,17 +74,17 @@ class Rank:
             gaps = [gap, self.silent if line is self.lines[-1] else None]
             yield Part(self.number, line.facts.open.attempt, _share(line, gaps, begin_ns, end_ns))
 
-    def steps(self, durable: int | None) -> Steps:
-        """Return the counts of its steps; a number that comes back inside an attempt is one step."""
-        total = Steps()
-        unclosed = self.lines[-1].facts.close is None
-        for line in self.lines:
-            first, _ = line.numbers()
-            state, step = line.state[first], line.step[first]
-            kept, reworked, rolled_back = (int((state == code).sum()) for code in range(3))
-            beyond = int(((state == 0) & (step > durable)).sum()) if durable is not None and unclosed else 0
-            total += Steps(len(first), kept, beyond, reworked, rolled_back)
-        return total
+    def steps(self, begin_ns: int, end_ns: int) -> Steps:
+        """Return the counts of its steps that began in a window of the wall clock."""
+        shifts = [(line, line.begin_ns - line.begin_wall_ns) for line in self.lines]
+        return sum((line.steps(begin_ns + shift, end_ns + shift) for line, shift in shifts), Steps())
+
+    def uncommitted(self, durable: int | None) -> int:
+        """Return how many steps kept so far lie beyond the last save of a run that is not closed."""
+        if durable is None or self.lines[-1].facts.close is not None:
+            return 0
+        firsts = [(line, line.numbers()[0]) for line in self.lines]
+        return sum(int(((line.state[first] == 0) & (line.step[first] > durable)).sum()) for line, first in firsts)
 
     def failures(self) -> int:
         """Return how many of its attempts failed: closed so, or replaced without a close."""
@@ -128,6 +128,7 @@ def _share(line: Timeline, gaps: Sequence[Gap | None], begin_ns: int, end_ns: in
         held_ns=held * devices,
         released_ns=released * devices,
         waits_ns={phase: ns * devices for phase, ns in waits.items() if ns},
+        steps=line.steps(begin_ns + to_mono, end_ns + to_mono),
         inferred=frozenset({"compile"} if amounts["compile"] and line.compiled else ()),
         attempts=1,
         ranks=1,

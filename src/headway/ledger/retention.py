@@ -38,9 +38,11 @@ def durable_step(lines: Sequence[Timeline]) -> int | None:
     """
     if not any(line.facts.saved for line in lines):
         return None
-    saved = [(line.facts.wall_ns(mark.at), 1, mark.step) for line in lines for mark in line.facts.saved]
-    restored = [(line.facts.wall_ns(mark.at), 0, mark.step) for line in lines for mark in line.facts.restored]
-    return max(saved + restored)[2]
+    marks: list[tuple[int, int, bool, int]] = []
+    for line in lines:
+        marks += [(line.facts.wall_ns(mark.at), line.begin_wall_ns, True, mark.step) for mark in line.facts.saved]
+        marks += [(line.facts.wall_ns(mark.at), line.begin_wall_ns, False, mark.step) for mark in line.facts.restored]
+    return max(marks)[-1]
 
 
 def settle(lines: Sequence[Timeline], durable: int | None) -> list[Timeline]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from headway.clock import NS_PER_S
 from headway.ledger.facts import FARTHEST_NS, Facts, gather
 from headway.ledger.history import Process, Rows
+from headway.ledger.ledger import Steps
 from headway.ledger.pieces import Pieces, owned
 from headway.units import show_seconds
 
@@ -87,6 +89,24 @@ class Timeline:
         era = np.searchsorted(marks, self.start, "right")
         _, first, inverse = np.unique(np.stack([era, self.step]), axis=1, return_index=True, return_inverse=True)
         return first, inverse.reshape(-1)
+
+    @cached_property
+    def _tally(self) -> tuple[Ints, Ints]:
+        """When each distinct step began, ascending, and how many of each state began before it, ``(3, n + 1)``."""
+        first, _ = self.numbers()
+        began = np.clip(self.start[first], self.begin_ns, max(self.begin_ns, self.end_ns - 1))
+        order = np.argsort(began, kind="stable")
+        counts = np.zeros((len(STATES), len(first) + 1), np.int64)
+        for code in range(len(STATES)):
+            np.cumsum(self.state[first][order] == code, out=counts[code, 1:])
+        return began[order], counts
+
+    def steps(self, begin_ns: int, end_ns: int) -> Steps:
+        """Return the counts of the steps that began in a window; windows that add to the whole count each once."""
+        began, counts = self._tally
+        low, high = np.searchsorted(began, [begin_ns, end_ns], "left").tolist()
+        retained, reworked, rolled_back = (counts[:, high] - counts[:, low]).tolist()
+        return Steps(high - low, retained, reworked=reworked, rolled_back=rolled_back)
 
     def amounts(self, begin_ns: int, end_ns: int) -> tuple[Counter[str], Counter[str]]:
         """Return what it held in a window, by category, and the waits in it, by phase [ns].

@@ -38,10 +38,9 @@ def build(entries: Sequence[Entry], options: Options = _PLAIN) -> dict[str, Any]
     document: dict[str, Any] = {"schema": SCHEMA, "runs": [_run(entry, options) for entry in entries]}
     if len(entries) > 1:
         ledger = total(entries)
-        known = all(entry.history is None for entry in entries)
         document["total"] = {
             **_figures(ledger),
-            "steps": _steps(ledger, known=known),
+            "steps": _steps(ledger),
             "inferred": sorted(ledger.inferred),
             **_money(ledger, options.price),
         }
@@ -54,7 +53,7 @@ def _run(entry: Entry, options: Options) -> dict[str, Any]:
         "run": _clean(entry.run),
         "source": entry.source,
         **_figures(ledger),
-        "steps": _steps(ledger, known=entry.history is None),
+        "steps": _steps(ledger),
         "inferred": sorted(ledger.inferred),
         "warnings": [_clean(text) for text in entry.all_warnings],
         "path": _clean(entry.path),
@@ -68,9 +67,14 @@ def _run(entry: Entry, options: Options) -> dict[str, Any]:
     if comparison is not None:
         run["ranks_compared"] = asdict(comparison)
     if options.by:
-        run["by"] = {options.by: {_clean(name): _figures(part) for name, part in split(ledger, options.by).items()}}
+        run["by"] = {
+            options.by: {
+                _clean(name): {**_figures(part), "steps": _steps(part)}
+                for name, part in split(ledger, options.by).items()
+            }
+        }
     if options.windows:
-        run["windows"] = [{**_window(window), **_figures(window)} for window in entry.windows]
+        run["windows"] = [{**_window(window), **_figures(window), "steps": _steps(window)} for window in entry.windows]
     return run
 
 
@@ -93,11 +97,9 @@ def _figures(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-def _steps(ledger: Ledger, *, known: bool) -> dict[str, int | None]:
-    """Counts of steps; null for a window, which is measured in time alone."""
+def _steps(ledger: Ledger) -> dict[str, int]:
     steps = ledger.steps
-    counts = {"executed": steps.executed, "retained": steps.retained, "uncommitted": steps.uncommitted}
-    return {name: count if known else None for name, count in counts.items()}
+    return {"executed": steps.executed, "retained": steps.retained, "uncommitted": steps.uncommitted}
 
 
 def _window(ledger: Ledger) -> dict[str, float | None]:
