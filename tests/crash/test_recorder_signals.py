@@ -220,3 +220,18 @@ def test_a_pool_of_forked_workers(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert len(rows(folder)) == 4
     assert reason(folder) == "finished"
+
+
+def test_a_child_that_is_ended_at_once_does_end(tmp_path):
+    """Its SIGTERM may come before it has let go of the parent's handler."""
+    text = (
+        "for _ in range(300):\n"
+        "  pid = os.fork()\n"
+        "  if pid == 0:\n    signal.pause(); os._exit(0)\n"
+        "  os.kill(pid, signal.SIGTERM)\n"
+        "  assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGTERM\n"
+        "assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()\n"
+    )
+    ended, folder = run(text, tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert reason(folder) == "finished"

@@ -37,6 +37,7 @@ class _Lifecycle:
         self._installed = False
         self._calling = False  # a user's handler may call the one it replaced, which is this
         self._at_exit = False
+        self._forking = threading.local()
 
     def watch(self, log: Closable) -> None:
         """Close the log when the process ends."""
@@ -95,11 +96,22 @@ class _Lifecycle:
         for log in list(self._open):
             log.close(reason)
 
+    def _before_fork(self) -> None:
+        """Hold SIGTERM back: one that meets the child with the handler still there would be lost, or end our log."""
+        if self._installed:
+            self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def _after_fork(self) -> None:
+        mask, self._forking.mask = getattr(self._forking, "mask", None), None
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
     def _after_fork_in_child(self) -> None:
         logs, self._open = self._open, []
         for log in logs:
             log.abandon()
         self._restore()
+        self._after_fork()
 
 
 def reason_of(error: BaseException | None) -> str:
@@ -119,4 +131,8 @@ _LIFECYCLE: Final = _Lifecycle()
 watch: Final = _LIFECYCLE.watch
 release: Final = _LIFECYCLE.release
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_LIFECYCLE._after_fork_in_child)  # noqa: SLF001 - its own
+    os.register_at_fork(
+        before=_LIFECYCLE._before_fork,  # noqa: SLF001 - its own
+        after_in_parent=_LIFECYCLE._after_fork,  # noqa: SLF001
+        after_in_child=_LIFECYCLE._after_fork_in_child,  # noqa: SLF001
+    )
