@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from headway.cli.report import Cut
+from headway.events import Close, Open, Step
+from headway.ledger.history import Process, Rows, Run
 from headway.ledger.ledger import Ledger
 from headway.report.document import build, dump
 from headway.report.entry import Entry, Options
