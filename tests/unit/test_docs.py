@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -130,3 +132,18 @@ def test_every_dependency_has_its_reason():
 def test_the_changelog_names_this_version():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def python_blocks():
+    for page in DOCS.glob("**/*.md"):
+        for place, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
+            yield pytest.param(block, id=f"{page.name}-{place}")
+
+
+@pytest.mark.parametrize("block", python_blocks())
+def test_what_the_docs_show_runs(block, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not any(tmp_path.iterdir())
