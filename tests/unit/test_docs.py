@@ -140,7 +140,7 @@ def python_blocks():
             yield pytest.param(block, id=f"{page.name}-{place}")
 
 
-@pytest.mark.parametrize("block", python_blocks())
+@pytest.mark.parametrize("block", [*python_blocks()])
 def test_what_the_docs_show_runs(block, tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False
