@@ -51,7 +51,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", gc=Fals
 
 
 class Open(Event, frozen=True, kw_only=True, tag="open"):
-    """A process began to record. The pair ``wall_ns``, ``mono_ns`` ties its two clocks together."""
+    """A process began to record. The pair ``wall_ns``, ``mono_ns`` ties its two clocks together.
+
+    ``age_ns`` is how long the process had run by then, where that is known: time no ledger holds.
+    """
 
     wall_ns: int
     mono_ns: int
@@ -66,6 +69,7 @@ class Open(Event, frozen=True, kw_only=True, tag="open"):
     pid: int = 0
     phases: tuple[str, ...] = DEFAULT_PHASES
     rows: str = "step"
+    age_ns: int | None = None
 
 
 class Begin(Event, frozen=True, kw_only=True, tag="begin"):

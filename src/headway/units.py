@@ -156,14 +156,12 @@ def show_percent(fraction: float) -> str:
 
     Example:
         >>> [show_percent(f) for f in (1, 0.99999, 0.613, 0.00001, 0)]
-        ['100.0 %', '99.9 %', '61.3 %', '0.1 %', '0.0 %']
+        ['100.0 %', '99.9 %', '61.3 %', '<0.1 %', '0.0 %']
     """
     percent = round(fraction * 100, 1)
     if percent >= 100 and fraction < 1:
         percent = 99.9
-    if percent == 0 and fraction > 0:
-        percent = 0.1
-    return f"{percent:.1f} %"
+    return "<0.1 %" if percent == 0 and fraction > 0 else f"{percent:.1f} %"
 
 
 def show_money(amount: float, currency: str) -> str:

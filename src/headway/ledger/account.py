@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 
@@ -16,13 +17,17 @@ from headway.ledger.ledger import Ledger, Saving, Steps, combine
 from headway.ledger.rank import Rank
 from headway.ledger.retention import durable_step
 from headway.ledger.timeline import Timeline, build
+from headway.units import show_seconds
+
+LATE_NS: Final = 2 * NS_PER_S
+"""A process this old when it began to record had done something worth a word, such as importing."""
 
 
-def account(run: Run, until: float | datetime | None = None, *, until_ns: int | None = None) -> Ledger:
+def account(run: Run | Sequence[Run], until: float | datetime | None = None, *, until_ns: int | None = None) -> Ledger:
     """Return the ledger of a run: every nanosecond its ranks held, by category.
 
     Args:
-        run: What a source read.
+        run: What a source read; of several runs it is the sum.
         until: End of the window, on the wall clock: epoch seconds [s] or a datetime (without a
             zone it is UTC). None: where the events end, or, for a rank that fell silent while
             others went on, where the last of them closed.
@@ -41,8 +46,9 @@ def account(run: Run, until: float | datetime | None = None, *, until_ns: int | 
     """
     if until_ns is None and until is not None:
         until_ns = _instant_ns(until)
-    history = _History.of(run, until_ns)
-    return history.whole()
+    if isinstance(run, Run):
+        return _History.of(run, until_ns).whole()
+    return combine([account(one, until_ns=until_ns) for one in run])
 
 
 def _instant_ns(until: float | datetime) -> int:
@@ -96,6 +102,7 @@ class _History:
             steps=self._steps(),
             warnings=tuple(dict.fromkeys(self._warnings(lines))),
             saving=_saving(self.ranks),
+            stall=max((x for line in lines if (x := line.stall())), key=lambda x: x.wait_ns, default=None),
             measure=self.measure,
         )
 
@@ -128,10 +135,34 @@ class _History:
             yield f"ranks {len(self.ranks)} of {expected} present"
         if any(len(line.step) for line in lines) and not any(line.facts.saved for line in lines):
             yield "saves not recorded: what a failure would lose is not known"
+        yield from self._unclosed()
         for rank in self.ranks:
             yield from rank.warnings
         for line in lines:
             yield from line.warnings
+            yield from _late(line)
+
+    def _unclosed(self) -> Iterator[str]:
+        """Say which ranks ended without a word: they run still, hang, or were killed."""
+        open_ranks = [rank for rank in self.ranks if rank.lines[-1].facts.close is None]
+        if not open_ranks or any(rank.silent for rank in open_ranks):
+            return
+        last_ns = max(rank.lines[-1].end_wall_ns for rank in open_ranks)
+        when = datetime.fromtimestamp(last_ns // NS_PER_S, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+        who = f"{len(open_ranks)} of {len(self.ranks)} ranks" if len(self.ranks) > 1 else "the last attempt"
+        yield (
+            f"{who} did not close: still running, hung or killed; last event {when} UTC. "
+            "--until now counts the time since"
+        )
+
+
+def _late(line: Timeline) -> Iterator[str]:
+    age_ns = line.facts.open.age_ns or 0
+    if age_ns > LATE_NS:
+        yield (
+            f"{line.facts.name}: recording began {show_seconds(age_ns / NS_PER_S)} after the process, and that time "
+            "is in no category; call headway.start first of all"
+        )
 
 
 def _saving(ranks: Sequence[Rank]) -> Saving:

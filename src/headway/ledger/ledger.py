@@ -65,6 +65,22 @@ class Saving:
     step_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The longest wait of one step for its data.
+
+    Attributes:
+        step: Its number.
+        rank, attempt: Whose it was.
+        wait_ns: How long [ns].
+    """
+
+    step: int
+    rank: int
+    attempt: str
+    wait_ns: int
+
+
 @dataclass(frozen=True, eq=False)
 class Ledger:
     """Where device-time went.
@@ -83,6 +99,7 @@ class Ledger:
         start_ns, end_ns: The window on the wall clock [ns since the Unix epoch]; None for an empty ledger.
         parts: The same by rank and attempt; their amounts add to this ledger's.
         saving: What is known of its saves.
+        stall: The longest wait of one retained step; None where none waited.
         runs: Names of the runs in it.
 
     Example:
@@ -107,6 +124,7 @@ class Ledger:
     end_ns: int | None = None
     parts: tuple[Part, ...] = ()
     saving: Saving = Saving()
+    stall: Stall | None = None
     runs: tuple[str, ...] = ()
     measure: Callable[[int, int], Ledger] | None = field(default=None, repr=False)
 
@@ -246,11 +264,13 @@ class Part:
         rank: Its rank.
         attempt: Its attempt.
         ledger: What it holds.
+        ended: Why it closed, one of `headway.events.CLOSE_REASONS`; None where it did not.
     """
 
     rank: int
     attempt: str
     ledger: Ledger
+    ended: str | None = None
 
 
 def combine(ledgers: Sequence[Ledger]) -> Ledger:
@@ -271,6 +291,7 @@ def combine(ledgers: Sequence[Ledger]) -> Ledger:
         start_ns=min((ledger.start_ns for ledger in ledgers if ledger.start_ns is not None), default=None),
         end_ns=max((ledger.end_ns for ledger in ledgers if ledger.end_ns is not None), default=None),
         parts=tuple(part for ledger in ledgers for part in ledger.parts),
+        stall=max((x.stall for x in ledgers if x.stall), key=lambda stall: stall.wait_ns, default=None),
         runs=tuple(dict.fromkeys(name for ledger in ledgers for name in ledger.runs)),
     )
 

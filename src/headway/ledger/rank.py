@@ -72,7 +72,9 @@ class Rank:
         """Yield the share of each attempt in a window of the wall clock."""
         for line, gap in zip(self.lines, self.gaps, strict=True):
             gaps = [gap, self.silent if line is self.lines[-1] else None]
-            yield Part(self.number, line.facts.open.attempt, _share(line, gaps, begin_ns, end_ns))
+            close = line.facts.close
+            share = _share(line, gaps, begin_ns, end_ns)
+            yield Part(self.number, line.facts.open.attempt, share, None if close is None else close.reason)
 
     def steps(self, begin_ns: int, end_ns: int) -> Steps:
         """Return the counts of its steps that began in a window of the wall clock."""

@@ -12,7 +12,7 @@ import numpy as np
 from headway.clock import NS_PER_S
 from headway.ledger.facts import FARTHEST_NS, Facts, gather
 from headway.ledger.history import Process, Rows
-from headway.ledger.ledger import Steps
+from headway.ledger.ledger import Stall, Steps
 from headway.ledger.pieces import Pieces, owned
 from headway.units import show_seconds
 
@@ -107,6 +107,15 @@ class Timeline:
         low, high = np.searchsorted(began, [begin_ns, end_ns], "left").tolist()
         retained, reworked, rolled_back = (counts[:, high] - counts[:, low]).tolist()
         return Steps(high - low, retained, reworked=reworked, rolled_back=rolled_back)
+
+    def stall(self) -> Stall | None:
+        """Return the longest wait of one retained step."""
+        if not self.waits:
+            return None
+        waited = np.where(self.state == 0, sum(self.waits.values(), np.zeros_like(self.own)), 0)
+        row = int(np.argmax(waited))
+        me = self.facts.open
+        return Stall(int(self.step[row]), me.rank, me.attempt, int(waited[row])) if waited[row] else None
 
     def amounts(self, begin_ns: int, end_ns: int) -> tuple[Counter[str], Counter[str]]:
         """Return what it held in a window, by category, and the waits in it, by phase [ns].
