@@ -18,15 +18,16 @@ def innermost(intervals, at):
 def read(process):
     """Return open, close, foreground spans, marks, the end and the rows of a process."""
     close = max((e for e in process.events if isinstance(e, Close)), key=lambda e: (e.at, e.reason), default=None)
-    rows = sorted({
+    rows = {
         (int(s), int(e), int(n), tuple((p, int(c[i])) for p, c in process.rows.waits.items()))
         for i, (n, s, e) in enumerate(zip(process.rows.step, process.rows.start, process.rows.end, strict=True))
-    })  # fmt: skip
+    }  # fmt: skip
     times = [process.open.mono_ns, *(row[1] for row in rows)]
     for event in process.events:
         times += [event.start, event.end] if isinstance(event, Span) else [event.at]
     end = max(times) if close is None else close.at
-    end = max(end, process.open.mono_ns)
+    begin, end = process.open.mono_ns, max(end, process.open.mono_ns)
+    rows = sorted(r for r in rows if (r[0] < end and r[1] > begin) or (r[0] == r[1] and begin <= r[0] <= end))
     ends = {e.id: e for e in process.events if isinstance(e, End)}
     spans = {(e.start, e.end, e.category, e.background) for e in process.events if isinstance(e, Span)}
     for begin in {e.id: e for e in process.events if isinstance(e, Begin)}.values():
@@ -67,7 +68,8 @@ def fates(attempts, durable):  # noqa: C901 - one rule after the other
             discard(k, first[2] - 1, "rework")
         for mark in attempt["restored"]:
             if mark in initial:
-                discard(k, mark.step, "rework")
+                if mark == initial[-1]:
+                    discard(k, mark.step, "rework")
             else:
                 discard(k, mark.step, "rollback", before=mark.at)
     last = attempts[-1]["close"]
@@ -145,25 +147,24 @@ def infer_compile(attempt, net):
     return compiled
 
 
-def slow_account(processes, until=None):
+def slow_account(processes, until=None):  # noqa: C901 - one rule after the other
     """Return (categories, held, released, executed, retained) over all ranks, devices counted."""
     every = [read(p) for p in processes]
-    marks = [
-        (a["wall"](m.at), a["open"].wall_ns, isinstance(m, Saved), m.step)
-        for a in every
-        for m in (*a["saved"], *a["restored"])
-    ]
-    durable = max(marks)[-1] if any(a["saved"] for a in every) else None
+
+    def durable(attempts):
+        marks = [(a["wall"](m.at), a["open"].wall_ns, m.step) for a in attempts for m in a["saved"]]
+        return max(marks)[-1] if marks else None
+
     total, released, executed, retained = Counter(), 0, 0, 0
     ranks = {}
     for attempt in every:
         ranks.setdefault(attempt["open"].rank, []).append(attempt)
     for attempts in ranks.values():
         attempts.sort(key=lambda a: (a["open"].wall_ns, a["open"].attempt))
-    closes = [a[-1]["wall"](a[-1]["end"]) for a in ranks.values() if a[-1]["close"] is not None]
-    horizon = until if until is not None else max(closes, default=None)
+    horizon = until if until is not None else max(a["wall"](a["end"]) for a in every)
     for attempts in ranks.values():
-        fate = fates(attempts, durable)
+        own = durable(attempts)
+        fate = fates(attempts, durable(every) if own is None else own)
         latest = None
         for attempt, states in zip(attempts, fate, strict=True):
             devices = attempt["open"].devices
@@ -180,6 +181,6 @@ def slow_account(processes, until=None):
             keys = {(era(attempt, row), row[2]): state for row, state in zip(attempt["rows"], states, strict=True)}
             executed += len(keys)
             retained += sum(state == "productive" for state in keys.values())
-        if attempts[-1]["close"] is None and horizon is not None:
+        if attempts[-1]["close"] is None:
             total["silent"] += max(0, horizon - latest["wall"](latest["end"])) * attempts[-1]["open"].devices
     return {k: v for k, v in total.items() if v}, sum(total.values()), released, executed, retained

@@ -123,10 +123,17 @@ def test_what_is_not_saved_yet_is_uncommitted_while_the_run_is_open():
     assert ledger.steps.uncommitted == 2
 
 
-def test_a_later_restore_takes_the_place_of_the_last_save():
-    first = attempt("a0", [Saved(step=9, at=100 * S)], steps(0, 10))
-    scratch = attempt("a1", [Restored(step=-1, at=0), closed(20, "failed")], steps(0, 2), wall=100)
-    assert seconds(first, scratch) == {"rework": 120.0}
+def test_a_save_of_one_rank_counts_for_ranks_that_record_none_whatever_their_clocks_say():
+    first = attempt("a0", [Restored(step=-1, at=0), Saved(step=4, at=50 * S), closed(100, "failed")], steps(0, 10))
+    skewed = attempt("a0", [Restored(step=-1, at=0), closed(100, "failed")], steps(0, 10), wall=70, rank=1)
+    ledger = account(Run("r1", "native", [first, skewed]))
+    assert ledger.seconds == {"productive": 100.0, "rework": 100.0}
+
+
+def test_of_two_marks_before_the_first_step_the_last_counts():
+    first = attempt("a0", [Saved(step=4, at=50 * S)], steps(0, 5))
+    again = attempt("a1", [Restored(step=-1, at=0), Restored(step=4, at=S), closed(52)], steps(5, 5, at=2), wall=50)
+    assert seconds(first, again) == {"productive": 100.0, "startup": 2.0}
 
 
 def test_compile_is_inferred_from_three_later_steps_on():
@@ -178,10 +185,11 @@ def test_a_gap_after_finished_is_held_and_said():
     assert any("had finished" in text for text in ledger.warnings)
 
 
-def test_a_silent_rank_is_silent_until_the_others_close():
+@pytest.mark.parametrize("others", [[closed(100)], []])
+def test_a_silent_rank_is_silent_until_the_others_end(others):
     ledger = account(
         Run("r1", "native", [
-            attempt("a0", [closed(100)], steps(0, 10), world_size=2),
+            attempt("a0", others, steps(0, 10), world_size=2),
             attempt("a0", [], steps(0, 4), rank=1, world_size=2),
         ])
     )  # fmt: skip
@@ -260,6 +268,26 @@ def test_a_window_without_an_event_is_a_window_of_loss():
     windows = [window.seconds for window in ledger.windows(every_ns=20 * S)]
     assert windows == [{"productive": 20.0}, {"silent": 20.0}, {"silent": 20.0}]
     assert [window.seconds for window in ledger.windows(last_ns=50 * S)] == [{"productive": 10.0, "silent": 40.0}]
+
+
+def test_steps_wholly_after_the_close_are_no_steps():
+    ledger = account(Run("r1", "native", [attempt("a0", [closed(30)], steps(0, 5))]))
+    assert ledger.seconds == {"productive": 30.0}
+    assert ledger.steps.executed == 3
+    assert any("20.0 s of events after its close" in text for text in ledger.warnings)
+
+
+def test_pieces_by_rank_and_attempt_count_what_they_hold():
+    runs = [
+        attempt(name, [closed(10)], steps(n, 1), wall=wall, rank=rank, world_size=2, devices=4)
+        for n, (name, wall) in enumerate((("a0", 0), ("a1", 20)))
+        for rank in (0, 1)
+    ]
+    ledger = account(Run("r1", "native", runs))
+    by_rank, by_attempt = ledger.by("rank")["1"], ledger.by("attempt")["a1"]
+    assert (by_rank.attempts, by_rank.ranks, by_rank.devices) == (2, 1, 4)
+    assert (by_attempt.attempts, by_attempt.ranks, by_attempt.devices) == (1, 2, 8)
+    assert [window.attempts for window in ledger.windows(every_ns=10 * S)] == [1, 1, 1]
 
 
 def test_what_the_run_says_of_its_saves():

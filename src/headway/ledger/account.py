@@ -29,8 +29,7 @@ def account(run: Run | Sequence[Run], until: float | datetime | None = None, *, 
     Args:
         run: What a source read; of several runs it is the sum.
         until: End of the window, on the wall clock: epoch seconds [s] or a datetime (without a
-            zone it is UTC). None: where the events end, or, for a rank that fell silent while
-            others went on, where the last of them closed.
+            zone it is UTC). None: where the events of the last rank end.
         until_ns: The same to the nanosecond [ns since the Unix epoch]; it goes before ``until``.
 
     Raises:
@@ -65,7 +64,6 @@ class _History:
 
     run: Run
     ranks: tuple[Rank, ...]
-    durable: int | None
     begin_ns: int
     end_ns: int
 
@@ -78,15 +76,15 @@ class _History:
             lines.sort(key=lambda line: (line.begin_wall_ns, line.facts.open.attempt))
         every = [line for lines in by_rank.values() for line in lines]
         if not every:
-            return cls(run, (), None, 0, 0)
-        ends = [line.end_wall_ns for line in every]
-        lasts = [lines[-1] for lines in by_rank.values()]
-        closes = [line.end_wall_ns for line in lasts if line.facts.close is not None]
+            return cls(run, (), 0, 0)
         begin = min(line.begin_wall_ns for line in every)
-        silent_until = until_ns if until_ns is not None else max(closes, default=begin)
-        durable = durable_step(every)
-        ranks = tuple(Rank.of(rank, lines, durable, silent_until) for rank, lines in sorted(by_rank.items()))
-        return cls(run, ranks, durable, begin, max(begin, until_ns) if until_ns is not None else max(ends))
+        end = max(line.end_wall_ns for line in every) if until_ns is None else max(begin, until_ns)
+        saved = durable_step(every)
+        ranks = tuple(
+            Rank.of(rank, lines, saved if (own := durable_step(lines)) is None else own, end)
+            for rank, lines in sorted(by_rank.items())
+        )
+        return cls(run, ranks, begin, end)
 
     def whole(self) -> Ledger:
         """Return the ledger of the whole window, with what only the whole can tell."""
@@ -100,6 +98,7 @@ class _History:
             ledger,
             background_ns=dict(background),
             steps=self._steps(),
+            attempts=len({line.facts.open.attempt for line in lines}),
             warnings=tuple(dict.fromkeys(self._warnings(lines))),
             saving=_saving(self.ranks),
             stall=max((x for line in lines if (x := line.stall())), key=lambda x: x.wait_ns, default=None),
@@ -111,7 +110,7 @@ class _History:
         ends = max((line.end_wall_ns for rank in self.ranks for line in rank.lines), default=self.end_ns)
         end_ns = self.end_ns if self.end_ns < ends else self.end_ns + 1
         counts = sum((rank.steps(self.begin_ns, end_ns) for rank in self.ranks), Steps())
-        return replace(counts, uncommitted=sum(rank.uncommitted(self.durable) for rank in self.ranks))
+        return replace(counts, uncommitted=sum(rank.uncommitted() for rank in self.ranks))
 
     def measure(self, begin_ns: int, end_ns: int) -> Ledger:
         """Return the ledger of a window of the wall clock [ns since the Unix epoch]."""
@@ -119,7 +118,7 @@ class _History:
         total = combine([part.ledger for part in parts])
         return replace(
             total,
-            attempts=len({part.attempt for part in parts}),
+            attempts=len({part.attempt for part in parts if part.ledger.held_ns or part.ledger.released_ns}),
             ranks=len(self.ranks),
             devices=sum(max(line.facts.open.devices for line in rank.lines) for rank in self.ranks),
             parts=tuple(parts),
@@ -145,9 +144,9 @@ class _History:
     def _unclosed(self) -> Iterator[str]:
         """Say which ranks ended without a word: they run still, hang, or were killed."""
         open_ranks = [rank for rank in self.ranks if rank.lines[-1].facts.close is None]
-        if not open_ranks or any(rank.silent for rank in open_ranks):
+        last_ns = max((rank.lines[-1].end_wall_ns for rank in open_ranks), default=self.end_ns)
+        if last_ns < self.end_ns or not open_ranks:
             return
-        last_ns = max(rank.lines[-1].end_wall_ns for rank in open_ranks)
         when = datetime.fromtimestamp(last_ns // NS_PER_S, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
         who = f"{len(open_ranks)} of {len(self.ranks)} ranks" if len(self.ranks) > 1 else "the last attempt"
         yield (

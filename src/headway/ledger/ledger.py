@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headway.clock import NS_PER_S
@@ -207,11 +207,10 @@ class Ledger:
             raise ArgumentError(
                 f"Cannot split a ledger by {key!r}: it knows rank and attempt", "Give one of them", "bad-split", key=key
             )
-        groups: dict[str, Ledger] = {}
+        groups: dict[str, list[Part]] = {}
         for part in self.parts:
-            name = str(part.rank) if key == "rank" else part.attempt
-            groups[name] = groups[name] + part.ledger if name in groups else part.ledger
-        return groups
+            groups.setdefault(str(part.rank) if key == "rank" else part.attempt, []).append(part)
+        return {name: _group(parts) for name, parts in groups.items()}
 
     def windows(self, every_ns: int | None = None, last_ns: int | None = None) -> Iterator[Ledger]:
         """Yield the ledgers of windows on the wall clock, each measuring the window itself.
@@ -293,6 +292,20 @@ def combine(ledgers: Sequence[Ledger]) -> Ledger:
         parts=tuple(part for ledger in ledgers for part in ledger.parts),
         stall=max((x.stall for x in ledgers if x.stall), key=lambda stall: stall.wait_ns, default=None),
         runs=tuple(dict.fromkeys(name for ledger in ledgers for name in ledger.runs)),
+    )
+
+
+def _group(parts: Sequence[Part]) -> Ledger:
+    """Return the parts as one ledger; a rank of several attempts is one rank, and its devices are the same."""
+    devices: dict[int, int] = {}
+    for part in parts:
+        devices[part.rank] = max(part.ledger.devices, devices.get(part.rank, 0))
+    return replace(
+        combine([part.ledger for part in parts]),
+        attempts=len({part.attempt for part in parts}),
+        ranks=len(devices),
+        devices=sum(devices.values()),
+        parts=tuple(parts),
     )
 
 

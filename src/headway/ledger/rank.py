@@ -34,6 +34,7 @@ class Rank:
         lines: Its attempts, in the order of the wall clock, with the fate of their rows.
         gaps: What lies before each.
         silent: What lies after the last, when it fell silent.
+        durable: Through which step its progress is durable; None where nobody says.
         warnings: Sentences.
     """
 
@@ -41,6 +42,7 @@ class Rank:
     lines: tuple[Timeline, ...]
     gaps: tuple[Gap | None, ...]
     silent: Gap | None
+    durable: int | None
     warnings: tuple[str, ...]
 
     @classmethod
@@ -50,7 +52,7 @@ class Rank:
         Args:
             number: The rank.
             lines: Its attempts.
-            durable: Through which step the run's progress is durable; None where it does not say.
+            durable: Through which step its progress is durable; None where nobody says.
             end_ns: End of the window [ns since the Unix epoch].
         """
         lines = sorted(lines, key=lambda line: (line.begin_wall_ns, line.facts.open.attempt))
@@ -66,7 +68,7 @@ class Rank:
         silent = None
         if last.facts.close is None and end_ns > latest.end_wall_ns:
             silent = Gap(latest.end_wall_ns, end_ns, "silent")
-        return cls(number, tuple(settled), tuple(gaps), silent, tuple(warnings))
+        return cls(number, tuple(settled), tuple(gaps), silent, durable, tuple(warnings))
 
     def parts(self, begin_ns: int, end_ns: int) -> Iterator[Part]:
         """Yield the share of each attempt in a window of the wall clock."""
@@ -81,12 +83,12 @@ class Rank:
         shifts = [(line, line.begin_ns - line.begin_wall_ns) for line in self.lines]
         return sum((line.steps(begin_ns + shift, end_ns + shift) for line, shift in shifts), Steps())
 
-    def uncommitted(self, durable: int | None) -> int:
+    def uncommitted(self) -> int:
         """Return how many steps kept so far lie beyond the last save of a run that is not closed."""
-        if durable is None or self.lines[-1].facts.close is not None:
+        if self.durable is None or self.lines[-1].facts.close is not None:
             return 0
         firsts = [(line, line.numbers()[0]) for line in self.lines]
-        return sum(int(((line.state[first] == 0) & (line.step[first] > durable)).sum()) for line, first in firsts)
+        return sum(int(((line.state[first] == 0) & (line.step[first] > self.durable)).sum()) for line, first in firsts)
 
     def failures(self) -> int:
         """Return how many of its attempts failed: closed so, or replaced without a close."""

@@ -32,17 +32,11 @@ class _Cut:
 
 
 def durable_step(lines: Sequence[Timeline]) -> int | None:
-    """Return through which step progress is durable: the last mark says; None where none was saved.
-
-    A later ``restored`` mark counts as well: after it, that state is what another restart finds.
-    """
-    if not any(line.facts.saved for line in lines):
-        return None
-    marks: list[tuple[int, int, bool, int]] = []
-    for line in lines:
-        marks += [(line.facts.wall_ns(mark.at), line.begin_wall_ns, True, mark.step) for mark in line.facts.saved]
-        marks += [(line.facts.wall_ns(mark.at), line.begin_wall_ns, False, mark.step) for mark in line.facts.restored]
-    return max(marks)[-1]
+    """Return through which step progress is durable: what the last ``saved`` mark says; None without one."""
+    marks = [
+        (line.facts.wall_ns(mark.at), line.begin_wall_ns, mark.step) for line in lines for mark in line.facts.saved
+    ]
+    return max(marks)[-1] if marks else None
 
 
 def settle(lines: Sequence[Timeline], durable: int | None) -> list[Timeline]:
@@ -50,7 +44,7 @@ def settle(lines: Sequence[Timeline], durable: int | None) -> list[Timeline]:
 
     Args:
         lines: The attempts of one rank, in their order.
-        durable: Through which step the run's progress is durable; None where it does not say.
+        durable: Through which step their progress is durable; None where nobody says.
     """
     later: list[_Cut] = []
     closed = lines[-1].facts.close
@@ -65,16 +59,15 @@ def settle(lines: Sequence[Timeline], durable: int | None) -> list[Timeline]:
 
 
 def _cuts(line: Timeline) -> Iterator[_Cut]:
-    """Yield what an attempt discards, in the order of time."""
+    """Yield what an attempt discards, in the order of time; of marks before its first step the last counts."""
     first_ns = int(line.start[0]) if len(line.start) else None
     initial = [mark for mark in line.facts.restored if first_ns is None or mark.at <= first_ns]
-    if not initial and first_ns is not None:
+    if initial:
+        yield _Cut(initial[-1].step, _REWORK, None)
+    elif first_ns is not None:
         yield _Cut(int(line.step[0]) - 1, _REWORK, None)
-    for mark in line.facts.restored:
-        if first_ns is None or mark.at <= first_ns:
-            yield _Cut(mark.step, _REWORK, None)
-        else:
-            yield _Cut(mark.step, _ROLLBACK, mark.at)
+    for mark in line.facts.restored[len(initial) :]:
+        yield _Cut(mark.step, _ROLLBACK, mark.at)
 
 
 def _fate(line: Timeline, own: Sequence[_Cut], later: Sequence[_Cut]) -> NDArray[np.int8]:

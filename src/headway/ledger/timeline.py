@@ -241,7 +241,11 @@ def _settle(rows: Rows, facts: Facts, notes: list[str]) -> Rows:
     if n_bad:
         notes.append(f"{facts.name}: {n_bad} steps left out: they end before they start, or at an impossible time")
         rows = _take(rows, np.flatnonzero(good))
-    if not np.all(rows.start[1:] > rows.start[:-1]):
+    low, high = facts.open.mono_ns, facts.end_ns
+    there = ((rows.start < high) | (rows.end <= high)) & ((rows.end > low) | (rows.start >= low))
+    if not there.all():  # wholly outside the window; that is said with the events there
+        rows = _take(rows, np.flatnonzero(there))
+    if len(rows) and not np.all(rows.start[1:] > rows.start[:-1]):
         order = np.lexsort((rows.step, rows.end, rows.start))
         step, start, end = rows.step[order], rows.start[order], rows.end[order]
         again = (step[1:] == step[:-1]) & (start[1:] == start[:-1]) & (end[1:] == end[:-1])
