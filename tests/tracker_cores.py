@@ -1,5 +1,6 @@
 """Both cores under one test: the compiled one where it is built, and its twin in Python."""
 
+import functools
 import importlib.util
 from unittest import mock
 
@@ -10,6 +11,7 @@ from headway.record import hot, tracker
 CORES = ["compiled", "python"]
 
 
+@functools.cache
 def tracker_class(core):
     """Return the GoodputTracker on that core."""
     if core == "compiled":

@@ -54,6 +54,9 @@ def test_a_full_disk_that_is_freed_again_loses_no_event(tmp_path):
         ended = train(disk, before=before, after="os.unlink(os.environ['HEADWAY_DIR'] + '/ballast')", n=5000)
         (folder,) = log_folders(disk)
         assert "event-write" in ended.stdout
+        assert f"cannot write {folder}/steps.npy: No space left on device. Free some space there" in ended.stderr
+        assert f"bytes of {folder}/events.jsonl were written. Free some space there" in ended.stderr
+        assert all(line.startswith("headway: ") for line in ended.stderr.splitlines())
         assert [event.step for event in events(folder, Saved)] == list(range(0, 5000, 10))
         assert reason(folder) == "finished"
         assert {fault.what for fault in events(folder, Fault)} >= {"event-write"}
@@ -78,6 +81,8 @@ def test_a_file_system_that_is_read_only():
     ended = train("/proc/headway")
     assert "'folder': 1" in ended.stdout
     assert "[folder]" in ended.stderr
+    assert ended.stderr.startswith("headway: folder: cannot make /proc/headway/r: ")
+    assert "Set HEADWAY_DIR, or give dir=" in ended.stderr
 
 
 def test_a_file_in_the_way(tmp_path):

@@ -9,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from headway.events import Begin, End, Saved
+import headway
+from headway.events import Begin, End, Saved, Span
 
 from recorded import events, log_folders, reason, rows, script
 
@@ -117,6 +118,26 @@ def test_a_signal_in_a_step_and_a_span_keeps_what_was_whole(tmp_path):
     assert rows(folder)["step"].tolist() == [0]
     assert len(events(folder, Begin)) == 1
     assert events(folder, End) == []
+
+
+@pytest.mark.parametrize("pure", ["0", "1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "with rec.step():\n  time.sleep(0.2)\n  " + KILL,
+        "for _ in rec.track([1]):\n  time.sleep(0.2)\n  " + KILL,
+        "step = rec.step(); step.__enter__(); time.sleep(0.2)",
+        "with rec.step():\n  time.sleep(0.2); rec.close()",
+    ],
+)
+def test_the_time_of_an_open_step_is_named_and_is_no_shutdown(tmp_path, text, pure):
+    _, folder = run("import time\n" + text, tmp_path, HEADWAY_PURE_PYTHON=pure)
+    (span,) = events(folder, Span)
+    assert (span.category, span.ok) == ("custom:unfinished_step", False)
+    assert span.end - span.start >= 2 * 10**8
+    seconds = headway.account(headway.load(tmp_path)[0]).seconds
+    assert seconds["custom:unfinished_step"] >= 0.2
+    assert seconds.get("shutdown", 0) < 0.2
 
 
 def test_all_recorders_of_a_process_are_closed(tmp_path):

@@ -52,6 +52,110 @@ def test_before_any_time_has_passed_nothing_is_divided():
     assert Bar("x", 3, Terminal(), started_ns=5).line(5, 79).split() == ["x", "0/3"]
 
 
+def test_no_rate_before_a_second_has_been_measured():
+    bar = Bar("", 5, Terminal(), started_ns=0)
+    bar.update(S // 2, 0)
+    assert "it/s" not in bar.line(S - 1, 79)
+    assert bar.line(S, 79).endswith("1/5  1 it/s  goodput 100 %")
+
+
+def test_it_begins_where_the_work_goes_on_and_the_rate_is_of_this_pass():
+    bar = Bar("", 10, Terminal(), started_ns=0, initial=6)
+    assert bar.line(0, 79).split()[-1] == "6/10"
+    bar.update(2 * S, 0, n=2)
+    assert "8/10  1 it/s" in bar.line(2 * S, 79)
+
+
+def shown(stream):
+    """What stands on a terminal in the end, line by line."""
+    lines = []
+    for line in stream.getvalue().split("\n"):
+        cells = []
+        for part in line.split("\r"):
+            cells[: len(part)] = part
+        lines.append("".join(cells).rstrip())
+    return lines
+
+
+def test_a_step_counts_when_it_is_done():
+    bar = Bar("", 3, Terminal(), started_ns=0)
+    counts = [bar.line(0, 79).split()[-1] for _ in bar.watch(iter("abc"))]
+    assert counts == ["0/3", "1/3", "2/3"]
+    bar.close(0)
+    assert bar.line(0, 79).split()[-1] == "3/3"
+
+
+@pytest.mark.parametrize(("turns", "done"), [(1, "1/9"), (2, "2/9"), (3, "2/9")])
+def test_the_step_that_the_loop_broke_out_of_counts_and_one_without_an_item_does_not(turns, done):
+    bar = Bar("", 9, Terminal(), started_ns=0)
+    items = bar.watch(iter("ab"))
+    for _ in range(turns):
+        next(items, None)
+    bar.close(0)
+    assert bar.line(0, 79).split()[-1] == done
+
+
+def as_terminal(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr("sys.stdout", stream)
+    monkeypatch.setattr("sys.stderr", stream)
+    return stream
+
+
+def test_a_print_begins_at_column_0_and_the_bar_comes_back_under_it(monkeypatch):
+    terminal = as_terminal(monkeypatch)
+    bar = Bar("train", 4, terminal, started_ns=0)
+    bar.update(0, 0)
+    print("loss 0.3")
+    print("two", "parts", end="")
+    bar.update(S, 0)
+    print(" of a line")
+    bar.update(2 * S, 0)
+    bar.close(2 * S)
+    print("after")
+    lines = shown(terminal)
+    assert lines[:2] == ["loss 0.3", "two parts of a line"]
+    assert lines[2].startswith("train  █")
+    assert lines[3:] == ["after", ""]
+    assert "write" not in vars(terminal)
+
+
+def test_a_line_that_never_ended_is_ended_before_the_last_drawing(monkeypatch):
+    terminal = as_terminal(monkeypatch)
+    bar = Bar("train", 1, terminal, started_ns=0)
+    bar.update(0, 0)
+    print("working...", end="")
+    bar.close(S)
+    assert shown(terminal)[0] == "working..."
+    assert shown(terminal)[1].startswith("train")
+
+
+def test_two_bars_leave_the_stream_as_it_was_in_any_order(monkeypatch):
+    terminal = as_terminal(monkeypatch)
+    for order in ((0, 1), (1, 0)):
+        bars = [Bar(name, 1, terminal, started_ns=0) for name in "ab"]
+        for bar in bars:
+            bar.update(0, 0)
+        for place in order:
+            bars[place].close(S)
+        print("free")
+        assert shown(terminal)[-2] == "free"
+    terminal.write = before = print
+    bar = Bar("c", 1, terminal, started_ns=0)
+    bar.update(0, 0)
+    bar.close(S)
+    assert terminal.write is before
+
+
+def test_a_stream_that_is_no_terminal_is_left_alone(monkeypatch):
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    bar = Bar("", 1, Terminal(), started_ns=0)
+    bar.update(0, 0)
+    assert "write" not in vars(out)
+    bar.close(S)
+
+
 @pytest.mark.parametrize("columns", range(100))
 def test_the_line_never_is_wider_than_the_terminal(columns):
     bar = Bar("a long description of what is done", 1000, Terminal(), started_ns=0)

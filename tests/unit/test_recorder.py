@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import headway
 from headway.clock import ManualClock
-from headway.events import Begin, ClockPair, End, Fault, Notice, Open, Restored, Rows, Saved
+from headway.events import SPAN_CATEGORIES, Begin, ClockPair, End, Fault, Notice, Open, Restored, Rows, Saved, Span
 from headway.record.recorder import active
 
 from recorded import events, log_folders, reason, rows
@@ -233,6 +233,124 @@ def test_a_batch_of_the_bare_tracker_is_a_batch_and_the_log_says_so(rec):
         rec.tracker.start_batch()
         rec.tracker.end_batch()
     assert events(rec.path, Rows) == [Rows(rows="batch", at=0)]
+
+
+# --- a step that is open when the log ends --------------------------------------------------
+
+
+def unfinished(rec):
+    return [(span.category, span.start, span.end, span.ok) for span in events(rec.path, Span)]
+
+
+def test_an_open_step_is_named_when_the_log_ends(rec, clock):
+    clock.advance(1)
+    with rec.step():
+        clock.advance(2)
+        rec.close()
+        clock.advance(4)
+    rec.close()
+    assert unfinished(rec) == [("custom:unfinished_step", 10**9, 3 * 10**9, False)]
+    assert len(rows(rec.path)) == 0
+
+
+def test_so_is_an_open_item_of_a_loop(rec, clock):
+    items = iter(rec.track(iter(int, 1), quiet=True))
+    for _ in range(2):
+        next(items)
+        clock.advance(1)
+    rec.close()
+    items.close()
+    assert unfinished(rec) == [("custom:unfinished_step", 10**9, 2 * 10**9, False)]
+    assert rows(rec.path)["step"].tolist() == [0]
+
+
+def test_so_is_an_open_batch_of_a_bare_tracker(tmp_path, clock):
+    tracker = headway.GoodputTracker(tmp_path / "r", clock=clock)
+    tracker.start_batch()
+    clock.advance(1)
+    tracker.close()
+    (folder,) = log_folders(tmp_path)
+    assert [(span.category, span.end) for span in events(folder, Span)] == [("custom:unfinished_step", 10**9)]
+
+
+def test_a_loop_that_ended_or_whose_loader_raised_leaves_no_open_step(rec, clock):
+    def broken():
+        yield 1
+        clock.advance(1)
+        raise OSError("bad shard")
+
+    list(rec.track([1], quiet=True))
+    with pytest.raises(OSError, match="bad shard"):
+        list(rec.track(broken(), quiet=True))
+    with pytest.raises(ValueError), rec.step():
+        raise ValueError
+    rec.close()
+    assert unfinished(rec) == []
+
+
+def test_the_time_in_a_span_that_began_before_the_step_is_the_spans(rec, clock):
+    with rec.span("evaluation"):
+        clock.advance(1)
+        with rec.step():
+            clock.advance(1)
+            rec.close()
+    assert unfinished(rec) == []
+
+
+def test_a_background_span_or_one_inside_the_step_changes_nothing(rec, clock):
+    with rec.span("checkpoint_save", background=True), rec.step():
+        clock.advance(1)
+        with rec.span("evaluation"):
+            clock.advance(1)
+            rec.close()
+    assert unfinished(rec) == [("custom:unfinished_step", 0, 2 * 10**9, False)]
+
+
+# --- names that were probably meant otherwise -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("checkpiont_save", "for checkpoint_save time use 'checkpoint_save'"),
+        ("Evaluation", "for evaluation time use 'evaluation'"),
+        ("eval", "for evaluation time use 'evaluation'"),
+        ("val", "for evaluation time use 'evaluation'"),
+        ("validation", "for evaluation time use 'evaluation'"),
+        ("restore", "for checkpoint_restore time use 'checkpoint_restore'"),
+        ("save", "for checkpoint_save time use 'checkpoint_save'"),
+        ("checkpoint", "for checkpoint_save time use 'checkpoint_save'"),
+        ("device-init", "for device_init time use 'device_init'"),
+        ("input_wait", "track(loader)"),
+        ("rework", "booked by the ledger itself"),
+        ("productive", "booked by the ledger itself"),
+    ],
+)
+def test_a_name_that_means_a_category_is_said_once(rec, caplog, name, said):
+    caplog.set_level(logging.WARNING, logger="headway")
+    for _ in range(3):
+        with rec.span(name):
+            pass
+    (message,) = caplog.messages
+    assert message.startswith(f"headway: span '{name}' is stored as custom:{name}; ")
+    assert said in message
+    assert events(rec.path, Begin)[0].category == f"custom:{name}"
+    assert not rec.faults.counts
+
+
+def test_each_such_name_is_said(rec, caplog):
+    caplog.set_level(logging.WARNING, logger="headway")
+    for name in ("eval", "val", "eval"):
+        rec.span(name)
+    assert len(caplog.messages) == 2
+
+
+def test_other_names_say_nothing(rec, caplog):
+    caplog.set_level(logging.WARNING, logger="headway")
+    own = ["sdc_check", "phase one", "tokenize", "optimizer", "log_images", "sync", "custom:eval", "", "x" * 10**6, "é"]
+    for name in [*SPAN_CATEGORIES, *own, *map(str, range(2000))]:
+        rec.span(name)
+    assert caplog.messages == []
 
 
 # --- spans ----------------------------------------------------------------------------------

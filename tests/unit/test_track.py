@@ -365,6 +365,68 @@ def test_the_bar_is_drawn_when_asked(rec, monkeypatch):
     assert "2/2" in stream.getvalue()
 
 
+def bar_counts(stream):
+    return [part.split("/")[0].split()[-1] + "/" + part.split("/")[1].split()[0] for part in drawn(stream)]
+
+
+def drawn(stream):
+    return [part for part in stream.getvalue().replace("\n", "\r").split("\r") if "/" in part]
+
+
+def test_desc_is_another_name_of_description(rec, monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    list(headway.track([1], quiet=False, desc="tqdm's"))
+    list(rec.track([1], quiet=False, desc="ours"))
+    list(rec.track([1], quiet=False, description="long", desc="short"))
+    assert [line.split("\r")[-1].split("  ")[0] for line in stream.getvalue().split("\n")[:-1]] == [
+        "tqdm's",
+        "ours",
+        "long",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("restored", "n", "given", "first", "last"),
+    [
+        (19, 80, {"total": 100}, "20/100", "100/100"),  # the total counts all steps
+        (19, 80, {}, "0/80", "80/80"),
+        (19, 80, {"total": 80}, "0/80", "80/80"),
+        (19, 80, {"total": 90}, "0/90", "80/90"),
+        (None, 80, {"total": 100, "first_step": 20}, "20/100", "100/100"),
+        (None, 80, {"initial": 20}, "20/100", "100/100"),
+        (19, 80, {"total": 100, "initial": 0}, "0/100", "80/100"),
+        (None, 3, {"initial": "x", "total": 3}, "0/3", "3/3"),
+    ],
+)
+def test_a_resumed_loop_begins_where_it_goes_on(rec, monkeypatch, restored, n, given, first, last):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    if restored is not None:
+        rec.restored(restored)
+    list(rec.track(list(range(n)), quiet=False, **given))
+    counts = bar_counts(stream)
+    assert (counts[0], counts[-1]) == (first, last)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("list(headway.track([1], run='my run', quiet=False))", 1),
+        ("for _ in range(3): list(headway.track([1], run='my run', quiet=False))", 1),
+        ("list(headway.track([1], run='my run'))", 0),
+        ("rec = headway.start('my run'); list(headway.track([1], quiet=False))", 0),
+        ("list(headway.track([1], run='my run', quiet=False)); import os; os.fork()", 1),
+    ],
+)
+def test_who_saw_a_bar_and_asked_for_no_log_learns_where_it_is(tmp_path, text, said):
+    ended = script(f"import os; os.chdir({str(tmp_path)!r})\nimport headway\n{text}", tmp_path / "logs", check=False)
+    line = "headway: recorded in logs/my_run-"
+    assert ended.stderr.count(line) == said, ended.stderr
+    if said:
+        assert " · headway report logs/my_run-" in ended.stderr.splitlines()[-1]
+
+
 def test_a_length_that_raises_costs_the_bar_its_total_only(rec, monkeypatch):
     class Odd(list):
         def __len__(self):

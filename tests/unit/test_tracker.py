@@ -328,6 +328,7 @@ class TestOvercount:
         assert metrics == GoodputMetrics(3, 3.0, 6.5, 0.0, 0.0, 6.5, 0.0, 6.5 / 3)
         assert metrics.overcounted_sec == tracker.overcounted_sec == 4.0
         assert "4.0 s recorded beyond" in str(metrics)
+        assert "input pipeline 216.7 % of its wall time (goodput_ratio): source 6.5 s" in str(metrics)
         assert [record.getMessage()[-13:] for record in caplog.records] == ["[overcounted]"]
         assert tracker.faults.counts == {}
         for twin in (copy.copy(metrics), copy.deepcopy(metrics), pickle.loads(pickle.dumps(metrics))):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headway.clock import ManualClock
@@ -19,7 +19,11 @@ program = st.recursive(
 )
 # Calls in any order, sensible or not.
 calls = st.lists(
-    st.tuples(st.sampled_from(["start", "end", "enter", "exit"]), st.sampled_from(PHASES), st.integers(0, 1000))
+    st.tuples(
+        st.sampled_from(["start", "end", "enter", "exit", "begin", "cancel", "reset"]),
+        st.sampled_from(PHASES),
+        st.integers(0, 1000),
+    )
     | st.tuples(st.just("record"), st.sampled_from([*PHASES, "other"]), st.integers(-3, 50)),
     max_size=40,
 )
@@ -62,18 +66,41 @@ def drive(tracker, clock, steps):
             tracker.time(phase).__enter__()
         elif what == "exit":
             tracker.time(phase).__exit__(None, None, None)
+        elif what == "begin":
+            tracker.begin_step(amount)
+        elif what == "cancel":
+            tracker.cancel_step()
+        elif what == "reset":
+            tracker.reset()
         else:
             tracker.record(phase, amount / 1e9)
-    return tracker.summary(), tracker.overcounted_sec, tracker.per_batch_wall, tracker.faults.counts, tracker._totals_ns
+    seen = tracker.faults.counts, tracker.next_step, tracker.last_end_ns, tracker._open_since_ns, tracker._totals_ns
+    return tracker.summary(), tracker.overcounted_sec, [tracker.per_batch(name) for name in PHASES], *seen
+
+
+LEFT_OPEN = [("start", "source", 0), ("enter", "source", 1), ("enter", "source", 1), ("end", "source", 1)]
 
 
 @given(calls)
+@example([*LEFT_OPEN, ("exit", "source", 1)])
+@example([*LEFT_OPEN, ("exit", "source", 1), ("exit", "source", 1)])
 def test_both_cores_agree_on_any_calls(steps):
     answers = []
     for core in CORES:
         clock = ManualClock()
         answers.append(drive(tracker_class(core)(clock=clock), clock, steps))
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_each_timer_that_outlives_its_batch_counts_once(core):
+    clock = ManualClock()
+    tracker = tracker_class(core)(clock=clock)
+    drive(tracker, clock, LEFT_OPEN)
+    for late in (1, 2):
+        tracker.time_source().__exit__(None, None, None)
+        assert tracker.faults.counts == {"timer-outside-batch": late}
+    assert tracker.per_batch_source == [2e-9]
 
 
 @pytest.mark.parametrize("core", CORES)

@@ -301,7 +301,7 @@ static int add_overcount(Core *c, int64_t excess) {
     if (c->told_overcount) return 0;
     c->told_overcount = 1;
     PyObject *text = PyUnicode_FromString(
-        "A batch has more recorded time than wall time; the excess is kept and shown as overcounted_sec");
+        "a batch has more recorded time than wall time; the excess is kept and shown as overcounted_sec");
     if (text == NULL) return swallow();
     int failed = call_faults(c, c->state->tell, "overcounted", text);
     Py_DECREF(text);
@@ -685,6 +685,11 @@ static PyObject *core_get_totals(Core *c, void *Py_UNUSED(closure)) {
     return totals;
 }
 
+static PyObject *core_get_open(Core *c, void *Py_UNUSED(closure)) {
+    if (!c->room) Py_RETURN_NONE;
+    return PyLong_FromLongLong(c->start);
+}
+
 static PyObject *core_get_hook(Core *c, void *Py_UNUSED(closure)) {
     return Py_NewRef(c->hook == NULL ? Py_None : c->hook);
 }
@@ -860,6 +865,7 @@ static PyMemberDef core_members[] = {
 static PyGetSetDef core_getset[] = {
     {"on_first_batch", (getter)core_get_hook, (setter)core_set_hook,
      "Called once, before the first start_batch() or batch() from now on; or None.", NULL},
+    {"_open_since_ns", (getter)core_get_open, NULL, "When the open batch began [ns]; None while there is none.", NULL},
     {"_totals_ns", (getter)core_get_totals, NULL, "Time by phase since the last reset [ns].", NULL},
     {NULL},
 };

@@ -28,6 +28,7 @@ class Core:
     _wall_start_ns: int
     _wall_end_ns: int
     _overcount_ns: int
+    _open_since_ns: int | None
     _totals_ns: tuple[int, ...]
     def __init__(
         self,

@@ -12,7 +12,7 @@ from collections import deque
 from typing import Final
 
 from headway.events import AnyEvent, encode
-from headway.record.faults import Faults
+from headway.record.faults import ROOM, Faults, failed, remedy
 
 _LONGEST_QUEUE: Final = 1000
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -88,7 +88,7 @@ class EventLog:
             try:
                 os.close(self._fd)
             except OSError as error:
-                self._faults.note("event-write", repr(error))
+                self._faults.note("event-write", failed("close", self.path, error))
             self._fd = -1
 
     def _open(self) -> bool:
@@ -96,7 +96,7 @@ class EventLog:
             try:
                 self._fd = os.open(self.path, _FLAGS, 0o666)
             except (OSError, ValueError) as error:
-                self._faults.note("event-write", repr(error))
+                self._faults.note("event-write", failed("open", self.path, error), next_step=remedy(error))
         return self._fd >= 0
 
     def _flush(self) -> None:
@@ -109,7 +109,7 @@ class EventLog:
                 break
         if len(self._waiting) > _LONGEST_QUEUE:
             del self._waiting[1]  # the first may be `open`, without which the rest is worth little
-            self._faults.note("event-lost", f"over {_LONGEST_QUEUE} lines wait to be written")
+            self._faults.note("event-lost", f"over {_LONGEST_QUEUE} lines of {self.path} wait")
 
     def _append(self, line: bytes) -> bytes:
         """Write one line by one call; return what is still to be written: nothing, as a rule.
@@ -120,10 +120,11 @@ class EventLog:
         try:
             written = os.write(self._fd, data)
         except OSError as error:
-            self._faults.note("event-write", repr(error))
+            self._faults.note("event-write", failed("write", self.path, error), next_step=remedy(error))
             return line
         if written < len(data):
-            self._faults.note("event-write", f"{written} of {len(data)} bytes written")
+            reason = f"only {written} of {len(data)} bytes of {self.path} were written"
+            self._faults.note("event-write", reason, next_step=ROOM)
             if written:
                 self._torn = written < len(data) - 1 and not data[:written].endswith(b"\n")
             return b"\n" if written == len(data) - 1 else line

@@ -7,11 +7,14 @@ time of each name is a warning of the logger ``headway``, and the counts go into
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import threading
 import weakref
+from typing import Final
 
+ROOM: Final = "Free some space there: writing is tried again"
 _log = logging.getLogger("headway")
 
 
@@ -35,7 +38,7 @@ class Faults:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.errors: dict[str, str] = {}
-        self._told: set[str] = set()
+        self._told: set[tuple[str, str]] = set()
         self._renew_lock()
         _all.add(self)
 
@@ -43,36 +46,59 @@ class Faults:
         # Re-entrant: a signal handler may note a fault while its own thread is noting one.
         self._lock = threading.RLock()
 
-    def note(self, what: str, error: BaseException | str = "", count: int = 1) -> None:
+    def note(self, what: str, error: BaseException | str = "", count: int = 1, next_step: str = "") -> None:
         """Count a fault, and report the first of its name.
 
         Args:
             what: Its name, such as ``negative-duration``.
             error: The reason.
             count: How many were lost at once.
+            next_step: What to do about it, without its full stop; said, and not kept.
         """
         with self._lock:
             self.counts[what] = self.counts.get(what, 0) + count
             reason = _text(error)
             if reason or what not in self.errors:
                 self.errors[what] = reason
-        self.tell(
-            what, f"Recording: {what}{': ' if reason else ''}{reason}. Training goes on; more of these are counted"
-        )
+        said = [what + (f": {reason}" if reason else ""), next_step, "Training goes on; more of these are counted"]
+        self.tell(what, ". ".join(filter(None, said)))
 
-    def tell(self, what: str, message: str) -> None:
-        """Log a warning, once for each name, without counting a fault.
+    def tell(self, what: str, message: str, about: str = "") -> None:
+        """Log a warning, once for each name and what it is about, without counting a fault.
 
         Args:
             what: The name.
             message: The text, without its full stop.
+            about: What tells it from others of its name.
         """
+        key = (what, about)
         with self._lock:
-            if what in self._told:
+            if key in self._told:
                 return
-            self._told.add(what)
+            self._told.add(key)
         with contextlib.suppress(Exception):  # a broken handler or filter of the program's own
-            _log.warning("%s. [%s]", message, what)
+            _log.warning("headway: %s. [%s]", message, what)
+
+
+def failed(action: str, path: str, error: BaseException) -> str:
+    """Return the reason of a fault of the file system: what was tried, where, and what the system said.
+
+    Example:
+        >>> failed("write", "/logs/steps.npy", OSError(28, "No space left on device"))
+        'cannot write /logs/steps.npy: No space left on device'
+    """
+    return f"cannot {action} {path}: {getattr(error, 'strerror', None) or _text(error)}"
+
+
+def remedy(error: BaseException) -> str:
+    """Return what makes a failed write succeed the next time; empty where that is not known.
+
+    Example:
+        >>> remedy(OSError(28, "No space left on device")), remedy(OSError(5, "Input/output error"))
+        ('Free some space there: writing is tried again', '')
+    """
+    full = isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
+    return ROOM if full else ""
 
 
 def _text(error: object) -> str:

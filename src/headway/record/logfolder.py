@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from headway.clock import NS_PER_S, SYSTEM, Clock
-from headway.events import CLOSE_REASONS, DEFAULT_PHASES, AnyEvent, ClockPair, Close, Fault, Notice, Open
+from headway.events import CLOSE_REASONS, DEFAULT_PHASES, AnyEvent, ClockPair, Close, Fault, Notice, Open, Span
 from headway.record import lifecycle
 from headway.record.eventlog import EventLog
-from headway.record.faults import Faults
+from headway.record.faults import Faults, failed
 from headway.record.identity import Identity, identify, log_root, moment_name, safe_name, show, whole_number
+from headway.record.process import is_first_log, process_age_ns, tell_launcher
 from headway.record.steplog import StepLog
 
 EVENTS_FILE: Final = "events.jsonl"
 STEPS_FILE: Final = "steps.npy"
+UNFINISHED: Final = "custom:unfinished_step"
+"""The span of a step that is open when the log ends: from its start to there."""
 _SAME_NAMES: Final = 1000  # attempts of one name before the time is put behind it
 _PAIR_EVERY_NS: Final = 60 * NS_PER_S
 _FAULTS_EVERY_NS: Final = 10 * NS_PER_S
@@ -36,6 +39,7 @@ class LogFolder:
         signalled: Whether SIGTERM came, to a program that goes on.
         closed: Whether the log has ended.
         on_end: Called before the log ends or is left to a forked child's parent.
+        open_since: Returns when the open step began [ns], or None; asked when the log ends.
     """
 
     def __init__(self, identity: Identity, path: str, phases: tuple[str, ...], faults: Faults, clock: Clock) -> None:
@@ -49,6 +53,7 @@ class LogFolder:
         self.signalled = False
         self.closed = False
         self.on_end: list[Callable[[], None]] = []
+        self.open_since: Callable[[], int | None] = lambda: None
         self._preempted = False
         self._lock = threading.RLock()
         self._pair_due = self._faults_due = 0
@@ -76,9 +81,12 @@ class LogFolder:
         with self._lock:
             if self.closed:
                 return
+            since = self.open_since()
             self._end()
             if self.events is not None:
                 now = self.clock.monotonic_ns()
+                if since is not None and since <= now:
+                    self.events.write(Span(category=UNFINISHED, start=since, end=now, ok=False))
                 self._write_faults(now)
                 self._write_pair(now)
                 self.events.write(Close(at=now, reason=self._true_reason(reason)))
@@ -166,6 +174,7 @@ def open_log(  # noqa: PLR0917 - in the order of `headway.start`
     phases = tuple(phases)
     me = identify(run, attempt, rank, world_size, faults=faults, clock=clock)
     me, path = make_folder(log_root(dir), me, f"-r{me.rank}", faults)
+    first = is_first_log()
     log = LogFolder(me, path, phases, faults, clock)
     log.begin(
         Open(
@@ -181,9 +190,12 @@ def open_log(  # noqa: PLR0917 - in the order of `headway.start`
             pid=os.getpid(),
             phases=phases,
             rows=rows,
+            age_ns=process_age_ns(clock) if first else None,
         )
     )
     lifecycle.watch(log)
+    if first:
+        tell_launcher(path, me.run, me.attempt, me.rank)
     return log
 
 
@@ -197,6 +209,7 @@ def make_folder(root: str, me: Identity, ending: str, faults: Faults) -> tuple[I
         faults: Where a failure is counted.
     """
     run_folder = os.path.join(root, safe_name(me.run))  # noqa: PTH118
+    reason, elsewhere = "", "Set HEADWAY_DIR, or give dir=, to a folder that can be written"
     try:
         os.makedirs(run_folder, exist_ok=True)  # noqa: PTH103
         for attempt in _attempt_names(me.attempt):
@@ -206,9 +219,10 @@ def make_folder(root: str, me: Identity, ending: str, faults: Faults) -> tuple[I
             except FileExistsError:
                 continue
             return Identity(me.run, attempt, me.rank, me.world_size, me.host), path
-        faults.note("folder", f"every name for attempt {me.attempt!r} is taken in {run_folder}")
+        reason = f"every name for attempt {me.attempt!r} is taken in {run_folder}"
     except (OSError, ValueError) as error:
-        faults.note("folder", repr(error))
+        reason = failed("make", run_folder, error)
+    faults.note("folder", f"{reason}; nothing is recorded", next_step=elsewhere)
     return me, ""
 
 

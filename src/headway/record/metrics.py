@@ -29,7 +29,8 @@ class GoodputMetrics:
 
     Example:
         >>> print(GoodputMetrics(10, 4.0, 2.0, 0.5, 0.5, 3.0, 1.0, 0.75))
-        10 batches in 4.0 s: goodput 75.0 % (source 2.0 s, transform 500 ms, transfer 500 ms), overhead 1.0 s
+        10 batches in 4.0 s: input pipeline 75.0 % of its wall time (goodput_ratio): source 2.0 s, \
+transform 500 ms, transfer 500 ms; overhead 1.0 s
     """
 
     total_batches: int
@@ -82,7 +83,8 @@ class GoodputMetrics:
         phases = ", ".join(f"{name} {show_seconds(seconds)}" for name, seconds in named)
         text = (
             f"{self.total_batches} batches in {show_seconds(self.wall_clock_sec)}: "
-            f"goodput {show_percent(self.goodput_ratio)} ({phases}), overhead {show_seconds(self.overhead_sec)}"
+            f"input pipeline {show_percent(self.goodput_ratio)} of its wall time (goodput_ratio): {phases}; "
+            f"overhead {show_seconds(self.overhead_sec)}"
         )
         if self.overcounted_sec:
             text += f"; {show_seconds(self.overcounted_sec)} recorded beyond the batches' wall time"

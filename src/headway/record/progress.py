@@ -2,8 +2,8 @@
 
     train  ████████▍       412/1875  118 it/s  goodput 93 %
 
-It is redrawn at most ten times a second, on stderr, and never raises: a bar that cannot be drawn
-is no longer drawn.
+It counts the steps that are done. It is redrawn at most ten times a second, on stderr, makes way
+for what the program prints, and never raises: a bar that cannot be drawn is no longer drawn.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, TextIO, TypeVar
 
 from headway.clock import NS_PER_S, SYSTEM
+from headway.record.sharedline import SharedLine
 
 _T = TypeVar("_T")
 _REDRAW_NS: Final = NS_PER_S // 10
+_MEASURED_NS: Final = NS_PER_S  # before that a rate says nothing
 _BLOCKS: Final = " ▏▎▍▌▋▊▉█"
 _WIDEST_BAR: Final = 30
 _NARROWEST_BAR: Final = 5
@@ -47,42 +49,49 @@ class Bar:
 
     Args:
         description: What stands at its left end.
-        total: How many items will come; ``None`` when that is not known.
+        total: How many items there are, those done before included; ``None`` when that is not known.
         stream: Where to draw.
         started_ns: When the pass began, on the clock whose readings `update` gets [ns].
+        initial: How many of them were done before.
     """
 
-    def __init__(self, description: str, total: int | None, stream: TextIO, started_ns: int) -> None:
+    def __init__(self, description: str, total: int | None, stream: TextIO, started_ns: int, initial: int = 0) -> None:
         self._description = " ".join(description.split())
         self._total = total
+        self._initial = initial
         self._stream = stream
+        self._shared = SharedLine(stream)
         self._started_ns = started_ns
         self._due_ns = started_ns
         self._n = self._waited_ns = 0
+        self._given = 0  # an item whose step is not done
         self._alive = True
         self._ascii = False
         if not _can_draw(stream):
             self._fall_back()
 
     def watch(self, items: Iterator[_T]) -> Iterator[_T]:
-        """Yield the items, counting each with the time it took to come."""
+        """Yield the items; each counts when the next one is asked for, with the time it took to come."""
+        waited = 0
         while True:
             asked = SYSTEM.monotonic_ns()
+            done, self._given = self._given, 0
+            self.update(asked, waited, done)
             try:
                 item = next(items)
             except StopIteration:
                 return
-            now = SYSTEM.monotonic_ns()
-            self.update(now, now - asked)
+            waited = SYSTEM.monotonic_ns() - asked
+            self._given = 1
             yield item
 
     def update(self, now_ns: int, waited_ns: int, n: int = 1) -> None:
-        """Add items, and the time the loop waited for them; draw if it is time.
+        """Add steps that are done, and the time the loop waited for them; draw if it is time.
 
         Args:
             now_ns: The clock [ns].
             waited_ns: How long the loop waited for its data [ns].
-            n: How many items.
+            n: How many steps.
         """
         self._n += n
         self._waited_ns += waited_ns
@@ -91,23 +100,26 @@ class Bar:
             self._draw(now_ns, "")
 
     def close(self, now_ns: int) -> None:
-        """Draw the last state and leave it standing."""
+        """Draw the last state and leave it standing; the step that the loop broke out of counts."""
+        self._n, self._given = self._n + self._given, 0
         self._draw(now_ns, "\n")
         self._alive = False
+        self._shared.close()
 
     def line(self, now_ns: int, columns: int) -> str:
         """Return the line as it is now, in at most that many columns."""
         elapsed_ns = now_ns - self._started_ns
-        count = f"{self._n}/{self._total}" if self._total is not None else f"{self._n}"
+        done = self._initial + self._n
+        count = f"{done}/{self._total}" if self._total is not None else f"{done}"
         parts = [count]
-        if elapsed_ns > 0:
+        if self._n and elapsed_ns >= _MEASURED_NS:
             parts.append(_rate(self._n * NS_PER_S / elapsed_ns))
             parts.append(f"goodput {100 - 100 * self._waited_ns / elapsed_ns:.0f} %")
         text = "  ".join(parts)
         head = f"{self._description}  " if self._description else ""
         room = columns - len(head) - len(text) - 2
         if self._total and room >= _NARROWEST_BAR:
-            text = bar_text(self._n / self._total, min(room, _WIDEST_BAR), ascii_only=self._ascii) + "  " + text
+            text = bar_text(done / self._total, min(room, _WIDEST_BAR), ascii_only=self._ascii) + "  " + text
         return (head + text)[:columns]
 
     def _draw(self, now_ns: int, end: str) -> None:
@@ -115,8 +127,7 @@ class Bar:
             return
         columns = _columns(self._stream)
         try:
-            self._stream.write("\r" + self.line(now_ns, columns).ljust(columns) + end)
-            self._stream.flush()
+            self._shared.draw(self.line(now_ns, columns), columns, end)
         except UnicodeError:
             self._fall_back()
         except Exception:  # noqa: BLE001 - the stream may be anything, and the loop goes on

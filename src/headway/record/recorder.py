@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Self, TypeVar
 
 from headway.clock import SYSTEM, Clock
-from headway.events import DEFAULT_PHASES, Begin, End, Notice, Restored, Rows, Saved, span_category
+from headway.events import DEFAULT_PHASES, SPAN_CATEGORIES, Begin, End, Notice, Restored, Rows, Saved, span_category
 from headway.record.faults import Faults
 from headway.record.identity import Identity, show, whole_number
 from headway.record.lifecycle import reason_of
@@ -32,6 +32,7 @@ from headway.record.tracker import GoodputTracker, check_phases
 
 _Item = TypeVar("_Item")
 _recorders: Final[list[Recorder]] = []
+_MOST_NAMES: Final = 500  # of spans that are looked at: a program may make one up for each call
 
 
 def start(  # noqa: PLR0917 - the order is part of the interface
@@ -135,6 +136,9 @@ class Recorder:
         self.tracker = _tracker_on(log)
         self.tracker.on_first_batch = self._rows_are_batches
         log.on_end.append(self.tracker.detach)
+        log.open_since = self._open_since
+        self._open_spans: dict[int, int] = {}  # those that take time, by id: when each began
+        self._names: set[str] = set(SPAN_CATEGORIES)
 
     @property
     def identity(self) -> Identity:
@@ -163,7 +167,10 @@ class Recorder:
             category: One of `headway.events.SPAN_CATEGORIES`; any other is stored as ``custom:<name>``.
             background: Whether training goes on meanwhile; such a span takes no time from the ledger.
         """
-        return SpanTimer(self, span_category(show(category)), background=bool(background))
+        name = show(category)
+        if name not in self._names:
+            self._look_at(name)
+        return SpanTimer(self, span_category(name), background=bool(background))
 
     def step(self, n: int | None = None) -> StepTimer:
         """Return one training step as a with-statement.
@@ -180,12 +187,22 @@ class Recorder:
         iterable: Iterable[_Item],
         *,
         total: int | None = None,
+        initial: int | None = None,
         description: str | None = None,
+        desc: str | None = None,
         quiet: bool | None = None,
         first_step: int | None = None,
     ) -> Track[_Item]:
         """Return the loader with every item recorded as a step; see `headway.track`."""
-        return Track(iterable, lambda: self, total=total, description=description, quiet=quiet, first_step=first_step)
+        return Track(
+            iterable,
+            lambda: self,
+            total=total,
+            initial=initial,
+            description=desc if description is None else description,
+            quiet=quiet,
+            first_step=first_step,
+        )
 
     def saved(self, step: int) -> None:
         """Say that progress through that step is durable."""
@@ -220,12 +237,15 @@ class Recorder:
 
     def begin_span(self, category: str, *, background: bool) -> int:
         """Write that a span begins now; return its id."""
-        span = next(self._ids)
-        self._log.write(Begin(id=span, category=category, at=self._clock.monotonic_ns(), background=background))
+        span, now = next(self._ids), self._clock.monotonic_ns()
+        if not background:
+            self._open_spans[span] = now
+        self._log.write(Begin(id=span, category=category, at=now, background=background))
         return span
 
     def end_span(self, span: int, *, ok: bool) -> None:
         """Write that a span ends now."""
+        self._open_spans.pop(span, None)
         self._log.write(End(id=span, at=self._clock.monotonic_ns(), ok=ok))
 
     def begin_step(self, n: object = None) -> bool:
@@ -251,6 +271,23 @@ class Recorder:
     def source_timer(self) -> AbstractContextManager[Any]:
         """Return what times the open step's wait for its data; nothing where the phases know no source."""
         return self.tracker.time_source() if "source" in self.tracker.phases else nullcontext()
+
+    def _open_since(self) -> int | None:
+        """Return when the open step began; None also inside a span that began before it, which owns its time."""
+        since = self.tracker._open_since_ns  # noqa: SLF001 - the core's own side
+        if since is None or any(began <= since for began in list(self._open_spans.values())):
+            return None
+        return since
+
+    def _look_at(self, name: str) -> None:
+        """Say so, once, where a name that is no category was probably meant to be one."""
+        if len(self._names) < _MOST_NAMES:
+            self._names.add(name)
+            if not name.startswith("custom:"):
+                from headway.record.spanname import hint
+
+                if text := hint(name):
+                    self.faults.tell("span-name", text, about=name)
 
     def _done_step(self, step: object) -> int | None:
         if step is None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from headway.record.faults import Faults
+from headway.record.faults import Faults, failed, remedy
 
 HEADER_BYTES: Final = 4096
 """Magic, header and padding, so that the rows begin on a page."""
@@ -143,14 +143,14 @@ class StepLog:
     def append(self, row: bytes) -> bool:
         """Write one row by `write`; return whether it is in the file, else it is counted as lost."""
         if self._closed:
-            self._faults.note("rows", "the log is closed")
+            self._faults.note("rows", f"the log {self.path} is closed")
             return False
         try:
             _write(self._open(), row, self._offset(self.n_rows))
             self._write_shape(self.n_rows + 1)
         except OSError as error:
             self._cut(self.n_rows)
-            self._faults.note("rows", error)
+            self._faults.note("rows", failed("write", self.path, error), next_step=remedy(error))
             return False
         self.n_rows += 1
         return True
@@ -169,10 +169,8 @@ class StepLog:
             if self._fd >= 0:
                 self._write_shape(self.n_rows)
                 os.ftruncate(self._fd, self._offset(self.n_rows))
-        except BufferError as error:  # a window is still out: cutting the file under it would kill
-            self._faults.note("close", error)
-        except OSError as error:
-            self._faults.note("close", error)
+        except (BufferError, OSError) as error:  # BufferError: a window is still out, and cutting it off would kill
+            self._faults.note("close", failed("close", self.path, error))
         self._close_fd()
 
     def abandon(self) -> None:
@@ -192,7 +190,7 @@ class StepLog:
             with open(self.path, "rb") as file:  # noqa: PTH123
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
-            self._faults.note("read", error)
+            self._faults.note("read", failed("read", self.path, error))
             return empty
         return memoryview(mapped)[self._offset(first) : self._offset(last)].cast("q")
 
@@ -274,7 +272,7 @@ class StepLog:
                 self._map.flush()
             os.fsync(self._fd)
         except OSError as error:
-            self._faults.note("flush", error)
+            self._faults.note("flush", failed("flush", self.path, error))
 
 
 def _write(fd: int, data: bytes, at: int) -> None:

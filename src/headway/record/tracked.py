@@ -46,7 +46,7 @@ class Track(Generic[_Item_co]):
     ``len()``, ``state_dict``, ``set_epoch`` and all other attributes are the loader's, to read and to set.
     """
 
-    __slots__ = ("_description", "_find_recorder", "_first_step", "_loader", "_quiet", "_total")
+    __slots__ = ("_description", "_find_recorder", "_first_step", "_initial", "_loader", "_on_bar", "_quiet", "_total")
 
     def __init__(
         self,
@@ -54,9 +54,11 @@ class Track(Generic[_Item_co]):
         find_recorder: Callable[[], StepRecorder],
         *,
         total: int | None = None,
+        initial: int | None = None,
         description: str | None = None,
         quiet: bool | None = None,
         first_step: int | None = None,
+        on_bar: Callable[[Any], object] | None = None,
     ) -> None:
         set_own = object.__setattr__
         set_own(self, "_loader", loader)
@@ -65,11 +67,13 @@ class Track(Generic[_Item_co]):
         set_own(self, "_description", description)
         set_own(self, "_quiet", quiet)
         set_own(self, "_first_step", first_step)
+        set_own(self, "_initial", initial)
+        set_own(self, "_on_bar", on_bar)
 
     def __iter__(self) -> Iterator[_Item_co]:
         items = iter(self._loader)
         recorder = self._find_recorder()
-        bar = self._open_bar() if wants_bar(sys.stderr, self._quiet) else None
+        bar = self._open_bar(recorder) if wants_bar(sys.stderr, self._quiet) else None
         close = getattr(items, "close", None) if items is not self._loader or isinstance(items, GeneratorType) else None
         shown = items if bar is None else bar.watch(items)
         return _steps(recorder, shown, self._take_first_step(), bar, close)
@@ -94,9 +98,12 @@ class Track(Generic[_Item_co]):
     def __repr__(self) -> str:
         return f"track({self._loader!r})"
 
-    def _open_bar(self) -> Bar:
+    def _open_bar(self, recorder: StepRecorder) -> Bar:
+        if self._on_bar is not None:
+            self._on_bar(recorder)
         description = "" if self._description is None else show(self._description)
-        return Bar(description, self._length(), sys.stderr, SYSTEM.monotonic_ns())
+        initial, total = self._extent(recorder)
+        return Bar(description, total, sys.stderr, SYSTEM.monotonic_ns(), initial)
 
     def _take_first_step(self) -> int | None:
         """Return the number to begin with, the first time; later passes go on where the last one ended."""
@@ -104,9 +111,22 @@ class Track(Generic[_Item_co]):
         object.__setattr__(self, "_first_step", None)
         return cast("int | None", first)
 
+    def _extent(self, recorder: StepRecorder) -> tuple[int, int | None]:
+        """Return where the bar begins and where it ends.
+
+        A resumed loop begins at its first step where the total given counts all steps: where it is
+        what was done before and what the loader still has.
+        """
+        first = recorder.tracker.next_step if self._first_step is None else self._first_step
+        length = self._length()
+        initial = self._initial if isinstance(self._initial, int) else 0
+        if not isinstance(self._total, int):
+            return initial, None if self._total is not None or length is None else initial + length
+        if self._initial is None and isinstance(first, int) and length is not None and first + length == self._total:
+            initial = first
+        return initial, self._total
+
     def _length(self) -> int | None:
-        if self._total is not None:
-            return self._total if isinstance(self._total, int) else None
         try:
             return len(self)
         except Exception:  # noqa: BLE001 - a length is asked for the bar only

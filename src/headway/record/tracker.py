@@ -102,6 +102,7 @@ class GoodputTracker(Core):
         )
         if self._folder is not None:
             self._folder.on_end.append(self.detach)
+            self._folder.open_since = lambda: self._open_since_ns
 
     def _open_log(self, folder: str | os.PathLike[str], clock: Clock | None) -> LogFolder:
         from headway.record.logfolder import open_log

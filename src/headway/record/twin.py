@@ -191,7 +191,7 @@ class PythonCore:
             self._told_overcount = True
             self._faults.tell(
                 "overcounted",
-                "A batch has more recorded time than wall time; the excess is kept and shown as overcounted_sec",
+                "a batch has more recorded time than wall time; the excess is kept and shown as overcounted_sec",
             )
 
     # --- rows --------------------------------------------------------------------------------
@@ -337,6 +337,10 @@ class PythonCore:
     def _clear_totals(self) -> None:
         """Begin the totals anew, without the open batch."""
         self._reset_totals()
+
+    @property
+    def _open_since_ns(self) -> int | None:
+        return None if self._owner is None else self._start
 
     @property
     def _totals_ns(self) -> tuple[int, ...]:

@@ -56,15 +56,16 @@ class PythonTimer:
         return self
 
     def _leave_out_of_order(self) -> None:
-        outer = self._core._outer
+        core = self._core
+        outer = core._outer
         if self._strays > 0:
             self._strays -= 1
             return
-        for place in range(len(outer) - 1, 0, -1):
+        for place in range(len(outer) - 1, 0, -1) if core._owner is not None else ():
             if outer[place : place + 1] == [self._phase]:  # a slice: another thread may shorten it
                 del outer[place : place + 1]
                 return
-        self._core._faults.note("timer-outside-batch", "a timer ended after its batch")
+        core._faults.note("timer-outside-batch", "a timer ended after its batch")
 
 
 class PythonNobody(PythonTimer):
