@@ -1,5 +1,7 @@
 """Ledgers made by hand, for the tests of what is shown."""
 
+import dataclasses
+
 from headway.ledger.ledger import Ledger, Part, Saving, Steps
 from headway.report.entry import Entry
 
@@ -29,10 +31,24 @@ def digits(**fields):
     )
 
 
-def ranks(waits=(4, 4.1, 0.2, 3.9)):
-    parts = [Part(r, "a0", ledger({"productive": 10, "input_wait": w, "unaccounted": 1})) for r, w in enumerate(waits)]
+def ranks(waits=(4, 4.1, 0.2, 3.9), phase=None):
+    def rank(wait):
+        spent = {"productive": 10, "input_wait": wait, "unaccounted": 1}
+        return ledger(spent, waits_ns={phase: round(wait * S)} if phase else {})
+
+    parts = [Part(number, "a0", rank(wait), "finished") for number, wait in enumerate(waits)]
     whole = sum(part.ledger for part in parts)
-    return Ledger(whole.amounts_ns, held_ns=whole.held_ns, attempts=1, ranks=4, devices=8, parts=tuple(parts))
+    return dataclasses.replace(whole, attempts=1, ranks=4, devices=8, parts=tuple(parts))
+
+
+def attempts():
+    """Killed, failed, failed, ended by a signal, and finished."""
+    ends = (None, "failed", "failed", "signal", "finished")
+    one = {"productive": 8, "checkpoint_restore": 2}
+    names = [f"20231114T22132{place}.123456-4242" for place in range(len(ends))]
+    parts = tuple(Part(0, name, ledger(one, attempts=1), end) for name, end in zip(names, ends, strict=True))
+    whole = sum(part.ledger for part in parts)
+    return dataclasses.replace(whole, ranks=1, devices=1, parts=parts)
 
 
 def pool():

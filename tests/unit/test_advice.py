@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.ledger.categories import BY_NAME, CATEGORIES
-from headway.ledger.ledger import Ledger, Part, Saving, Steps
+from headway.ledger.ledger import Ledger, Part, Saving, Stall, Steps
 from headway.report.advice import advise
+from headway.report.phases import is_of_peers
 from headway.report.saving import best_interval
 from headway.report.straggler import compare_ranks
 from headway.units import Price
@@ -43,18 +44,55 @@ def test_a_perfect_run_needs_no_advice():
     assert advise(Ledger()) == []
 
 
-def test_a_wait_names_its_worst_phase_and_gains_what_that_phase_took():
-    shown = ledger({"productive": 6, "input_wait": 4}, waits_ns={"source": 3 * S, "transform": S})
-    (change,) = advise(shown)
-    assert change.text == "load ahead of the step: source waits 3.0 s"
-    assert change.gain == pytest.approx(0.3)
-    assert not change.up_to
+def test_each_phase_has_its_own_change_and_gain():
+    shown = ledger(
+        {"productive": 6, "input_wait": 4.5}, waits_ns={"source": 3 * S, "transform": S, "allreduce": S // 2}
+    )
+    source, transform, peers = advise(shown)
+    assert source.text == "load ahead of the step: source waits 3.0 s"
+    assert transform.text == "transform ahead of the step: transform waits 1.0 s"
+    assert peers.text == "balance the ranks: allreduce takes 500 ms"
+    assert [change.seconds for change in (source, transform, peers)] == [3.0, 1.0, 0.5]
+    assert [change.up_to for change in (source, transform, peers)] == [False, False, True]
 
 
 def test_a_loader_slower_than_the_step_cannot_be_hidden_whole():
     (change,) = advise(ledger({"productive": 1, "input_wait": 4}))
     assert change.up_to
     assert change.text == "load ahead of the step: the loop waits 4.0 s"
+
+
+def test_a_gain_that_holds_only_on_average_is_a_limit():
+    waits = {0: 0, 1: 9}
+    parts = [Part(r, "a0", ledger({"productive": 5, "input_wait": wait})) for r, wait in waits.items()]
+    assert advise(sum(part.ledger for part in parts))[0].up_to is False
+    (change,) = advise(dataclasses.replace(sum(part.ledger for part in parts), parts=tuple(parts)))
+    assert change.up_to
+
+
+def test_one_stall_is_no_slow_loader():
+    def stalled(wait_s, **fields):
+        shown = ledger({"productive": 9, "input_wait": 3.3}, waits_ns={"source": round(3.3 * S)}, **fields)
+        return advise(dataclasses.replace(shown, stall=Stall(30, 1, "a0", round(wait_s * S))))
+
+    (change,) = stalled(3.0)
+    assert change.text == "one stall: step 30 waited 3.0 s of 3.3 s"
+    assert change.seconds == 3.0
+    assert "workers" not in change.where
+    assert stalled(3.0, ranks=2)[0].text == "one stall: rank 1, step 30 waited 3.0 s of 3.3 s"
+    assert stalled(1.6)[0].text == "load ahead of the step: source waits 3.3 s"
+    part = Part(1, "a0", ledger({"productive": 9, "input_wait": 3.3}, devices=2))
+    assert stalled(1.65, parts=(part,))[0].text.startswith("one stall: step 30 waited 3.3 s of")
+
+
+@pytest.mark.parametrize("phase", ["allreduce", "all_reduce", "grad_sync", "barrier", "comm", "Communication", "wait"])
+def test_phases_that_wait_for_peers(phase):
+    assert is_of_peers(phase)
+
+
+@pytest.mark.parametrize("phase", ["source", "transform", "data_wait", "wait_for_batch", "loader", "commit"])
+def test_phases_that_wait_for_data(phase):
+    assert not is_of_peers(phase)
 
 
 def test_youngs_interval_says_to_save_more_often():
@@ -145,9 +183,34 @@ def test_no_gain_is_larger_than_its_loss(amounts_ns, saving, executed):
         assert 0 < change.gain <= 1
 
 
-def test_a_straggler_is_named_only_where_it_stands_out():
-    assert compare_ranks(ranks()).straggler == "2"
-    assert compare_ranks(ranks()).wait.min_s == 0.2
-    assert compare_ranks(ranks((4, 4.1, 3.95, 3.9))).straggler is None
-    assert compare_ranks(ranks((0, 0, 0, 0))).straggler is None
+def test_an_inferred_crumb_of_compiling_is_no_advice():
+    assert "compile" not in texts(ledger({"productive": 99, "compile": 0.09}, inferred=frozenset({"compile"})))
+    assert "compile" in texts(ledger({"productive": 99, "compile": 0.09}))
+
+
+@pytest.mark.parametrize(
+    ("ends", "word"), [(("failed",), "find why"), (("failed", "finished"), "record"), ((), "record")]
+)
+def test_a_command_that_only_failed_is_not_told_to_record(ends, word):
+    parts = tuple(Part(0, f"a{n}", ledger({"custom:unrecorded": 1}), end) for n, end in enumerate(ends))
+    assert texts(ledger({"custom:unrecorded": 1}, parts=parts))["custom:unrecorded"].startswith(word)
+
+
+def test_the_rank_that_waits_least_for_its_peers_is_the_straggler():
+    compared = compare_ranks(ranks(phase="allreduce"))
+    assert (compared.straggler, compared.straggler_wait_s, compared.slowest_loader) == ("2", 0.2, None)
+    assert compared.sentences() == ["straggler: rank 2 waits least (200 ms) while the others wait for it"]
+    assert compare_ranks(ranks((4, 4.1, 3.95, 3.9), "allreduce")).straggler is None
+    assert compare_ranks(ranks((0, 0, 0, 0), "allreduce")).straggler is None
+
+
+def test_the_rank_that_waits_most_for_its_data_holds_the_others():
+    compared = compare_ranks(ranks((0.2, 2, 0.3, 0.2), "source"))
+    assert (compared.straggler, compared.slowest_loader) == (None, "1")
+    assert compared.sentences() == [
+        "rank 1 waits longest for its data: 2.0 s, the others 200 ms (median); in lockstep they wait for it"
+    ]
+    assert compared.wait.min_s == 0.2
+    assert compare_ranks(ranks((4, 4.1, 0.2, 3.9))).sentences() == []
+    assert compare_ranks(ranks((0, 0, 0, 0))).sentences() == []
     assert compare_ranks(ledger({"productive": 1})) is None

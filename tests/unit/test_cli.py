@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from headway.cli import main as entry
 from headway.cli.main import COMMANDS, cli, main
+from headway.clock import SystemClock
 
 WALL_S = 1_700_000_000
 S = 10**9
@@ -85,11 +86,44 @@ def test_by_attempt_adds_to_the_whole(log):
     assert sum(piece["held_s"] for piece in run["by"]["attempt"].values()) == run["held_s"]
 
 
-def test_paths_keep_their_order_and_are_summed(log):
-    document = report(log / "a1-r0", log, log / "a0-r0", "--price", "$2/h")
-    assert [run["attempts"] for run in document["runs"]] == [1, 2, 1]
+def test_paths_keep_their_order_and_are_summed(log, tmp_path):
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"kind":"open","run":"a","attempt":"a0","wall_ns":0,"mono_ns":0}\n{"kind":"close","at":9}\n')
+    document = report(log, other, "--price", "$2/h")
+    assert [run["run"] for run in document["runs"]] == ["r1", "a"]
     assert document["total"]["held_s"] == sum(run["held_s"] for run in document["runs"])
     assert document["total"]["cost"]["currency"] == "USD"
+
+
+def test_an_attempt_counts_once_however_often_it_is_named(log):
+    (run,) = report(log / "a1-r0", log, log / "a0-r0" / "events.jsonl")["runs"]
+    assert run == report(log)["runs"][0]
+    assert report(log / "a0-r0")["runs"][0]["attempts"] == 1
+
+
+def test_until_now_counts_the_time_since(log, monkeypatch):
+    monkeypatch.setattr(SystemClock, "wall_ns", lambda self: (WALL_S + 100) * S)
+    (log / "a1-r0" / "events.jsonl").write_text(
+        (log / "a1-r0" / "events.jsonl").read_text().split('{"kind": "close"')[0]
+    )
+    (run,) = report(log, "--until", "now")["runs"]
+    assert run["categories_s"]["silent"] == 120.0
+
+
+@pytest.mark.parametrize("options", [["--until", "2020-01-01"], ["--until", "2030-01-01", "--last", "5m"]])
+def test_a_window_without_the_run_says_when_the_run_was(log, options):
+    (run,) = report(log, *options)["runs"]
+    assert run["held_s"] == 0
+    said = "nothing of the run lies in this window: it was from 2023-11-14 22:13:20 to 2023-11-14 22:14:00 UTC"
+    assert said in run["warnings"]
+    assert said not in report(log)["runs"][0]["warnings"]
+
+
+def test_a_command_that_is_misspelt_is_named(capsys):
+    assert main(["reprot"]) == 2
+    assert "Did you mean 'report'?" in capsys.readouterr().err
+    assert main(["nonsense"]) == 2
+    assert "Did you mean" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

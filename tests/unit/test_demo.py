@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_without_scikit_learn_it_says_what_to_install():
-    with pytest.raises(HeadwayError, match=r"pip install 'headway\[demo\]'.*\[missing-extra\]"):
+    with pytest.raises(HeadwayError, match=r"pip install scikit-learn.*\[missing-extra\]"):
         demo.require_sklearn(find=lambda _: None)
 
 
@@ -26,6 +26,23 @@ def test_it_does_not_write_into_a_folder_in_use(tmp_path, capsys):
     (tmp_path / "mine").write_text("")
     assert main(["demo", "--dir", str(tmp_path)]) == 2
     assert "not an empty folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["/proc/x", "/dev/null/x"])
+def test_a_folder_that_cannot_be_made_is_one_line(path, capsys):
+    assert main(["demo", "--dir", path]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"headway: Cannot make the folder {path} for the demo: ")
+    assert line.endswith("[no-folder]")
+
+
+def test_the_commands_it_names_can_be_typed():
+    def nowhere(_):
+        return None
+
+    assert demo.this_program(["/x/bin/headway", "demo"], which=lambda name: f"/usr/bin/{name}") == "headway"
+    assert demo.this_program(["/my x/bin/headway", "demo"], which=nowhere) == "'/my x/bin/headway'"
+    assert demo.this_program(["/x/headway/__main__.py"], which=nowhere) == f"{sys.executable} -m headway"
 
 
 def test_the_steps_of_a_log_are_counted_while_it_is_written(tmp_path):
@@ -61,6 +78,7 @@ def test_the_demo_trains_is_killed_resumes_and_reports(tmp_path):
     assert (result.returncode, result.stderr) == (0, "")
     assert float(re.search(r"training: ([\d.]+)%", result.stdout)[1]) > 85
     assert "2 attempts" in result.stdout
+    assert "waiting 1.5 s, as a scheduler would" in result.stdout
     for name in ("productive", "rework", "recovery", "startup", "input_wait", "checkpoint_save"):
         assert name in result.stdout
     logs = tmp_path / "demo" / "logs"

@@ -5,11 +5,15 @@ import json
 import numpy as np
 import pytest
 
+from headway.errors import SourceError
+from headway.events import Exit, Span
+from headway.ledger.account import account
 from headway.record.steplog import field_names, header
-from headway.sources import load
+from headway.sources import load, load_all
 from headway.sources.follow import Follower
 
 PHASES = ("source",)
+S = 10**9
 
 
 def line(kind, **fields):
@@ -81,6 +85,127 @@ def test_a_launch_log_stands_in_only_where_nothing_was_recorded(tmp_path):
         "attempt a0: the command was ended by SIGKILL",
         "attempt a1: the command ended with exit code 3",
     )
+
+
+BOOT = {"wall_ns": 1_700_000_000 * S, "mono_ns": 0, "host": "h"}
+
+
+def launched(root, *, attempt="a0", begin=0, end=100, code=-9, rank=0, **fields):
+    """A launcher's log, its times in seconds."""
+    at = {**BOOT, "wall_ns": BOOT["wall_ns"] + begin * S, "mono_ns": begin * S, **fields}
+    ended = line("exit", code=code, at=end * S), line("close", at=end * S, reason="signal")
+    name = f"{attempt}.r{rank}-launch" if rank else f"{attempt}-launch"
+    return write(root / name, opened(attempt, rank, **at), *ended)
+
+
+def recorded(root, begin, *lines, attempt="a0", rank=0, **fields):
+    at = {**BOOT, "wall_ns": BOOT["wall_ns"] + begin * S, "mono_ns": begin * S, **fields}
+    return write(root / f"{attempt}-r{rank}", opened(attempt, rank, **at), *lines)
+
+
+def spans(process):
+    """Where it begins, its start-up and its end [s]."""
+    startup = [(event.start // S, event.end // S) for event in process.events if isinstance(event, Span)]
+    exits = [event.at // S for event in process.events if isinstance(event, Exit)]
+    return process.open.mono_ns // S, startup, exits
+
+
+def test_a_process_begins_and_ends_with_its_launch(tmp_path):
+    launched(tmp_path, begin=10)
+    recorded(tmp_path, 30, line("step", step=0, start=40 * S, end=50 * S), age_ns=20 * S)
+    (run,) = load(tmp_path)
+    (process,) = run.processes
+    assert spans(process) == (10, [(10, 30)], [100])
+    assert process.open.wall_ns == BOOT["wall_ns"] + 10 * S
+    ledger = account(run)
+    assert ledger.held_ns == 90 * S
+    assert ledger.seconds["startup"] == 30
+    assert not any("recording began" in text for text in ledger.warnings)
+
+
+def test_a_process_that_closed_ends_where_it_closed(tmp_path):
+    launched(tmp_path, begin=10, code=0)
+    recorded(tmp_path, 30, line("close", at=60 * S))
+    assert spans(load(tmp_path)[0].processes[0]) == (10, [(10, 30)], [])
+
+
+def test_ranks_of_a_launch_begin_with_it_and_end_by_themselves(tmp_path):
+    launched(tmp_path, begin=10)
+    for rank in range(2):
+        recorded(tmp_path, 30 + rank, rank=rank, world_size=2)
+    assert [spans(process) for process in load(tmp_path)[0].processes] == [(10, [(10, 30)], []), (10, [(10, 31)], [])]
+
+
+def test_ranks_with_a_launcher_each_have_their_own(tmp_path):
+    for rank in range(2):
+        launched(tmp_path, begin=10 + rank, end=100 + rank, rank=rank)
+        recorded(tmp_path, 30, rank=rank, world_size=2)
+    first, second = (spans(process) for process in load(tmp_path)[0].processes)
+    assert (first, second) == ((10, [(10, 30)], [100]), (11, [(11, 30)], [101]))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"host": "other"}, {"host": ""}, {"wall_ns": BOOT["wall_ns"] + 32 * S}, {"mono_ns": 28 * S}]
+)
+def test_a_launch_on_another_host_or_boot_gives_no_time(tmp_path, fields):
+    launched(tmp_path, begin=10)
+    recorded(tmp_path, 30, **fields)
+    assert spans(load(tmp_path)[0].processes[0])[1:] == ([], [])
+
+
+def test_clocks_may_differ_by_a_second(tmp_path):
+    launched(tmp_path, begin=10)
+    recorded(tmp_path, 30, wall_ns=BOOT["wall_ns"] + 31 * S)
+    assert spans(load(tmp_path)[0].processes[0]) == (10, [(10, 30)], [100])
+
+
+def test_a_restart_inside_a_launch_begins_by_itself(tmp_path):
+    launched(tmp_path, begin=10)
+    recorded(tmp_path, 30)
+    recorded(tmp_path, 60, attempt="a0.0001")
+    assert [spans(process) for process in load(tmp_path)[0].processes] == [(10, [(10, 30)], []), (60, [], [])]
+
+
+def test_a_launch_whose_command_recorded_another_run_stands_for_nothing(tmp_path):
+    folder = launched(tmp_path / "train", begin=10)
+    (folder / "recorded-7.json").write_text('{"path": "/else/where/digits/a0-r0", "run": "digits"}')
+    recorded(tmp_path / "digits", 30)
+    (run,) = load(tmp_path)
+    assert (run.path, run.warnings) == (str(tmp_path / "digits"), ())
+    assert len(Follower(tmp_path).poll()) == 1
+    with pytest.raises(SourceError, match=r"lies elsewhere, in /else/where/digits\. Give that path"):
+        load(tmp_path / "train")
+
+
+def test_attempts_given_one_by_one_are_their_run(tmp_path):
+    for attempt in ("a0", "a1"):
+        write(tmp_path / "digits" / f"{attempt}-r0", opened(attempt), step(1))
+        write(tmp_path / "other" / f"{attempt}-r0", opened(attempt, run="other"))
+    one, two = (tmp_path / "digits" / name for name in ("a0-r0", "a1-r0"))
+    for paths in ([one, two], [one / "events.jsonl", two], [two, tmp_path / "digits", one], [one, one, two]):
+        (run,) = load_all(paths)
+        assert (run.name, run.path) == ("digits", str(tmp_path / "digits"))
+        assert [process.open.attempt for process in run.processes] == ["a0", "a1"]
+    assert [len(run.processes) for run in load_all([two, tmp_path / "other", one])] == [2, 2]
+    assert [run.name for run in load_all([tmp_path / "other", tmp_path])] == ["other", "digits"]
+
+
+def test_logs_of_other_names_or_folders_stay_apart(tmp_path):
+    write(tmp_path / "x", opened(run="one"))
+    write(tmp_path / "y", opened(run="two"))
+    write(tmp_path / "deeper" / "x", opened(run="one"))
+    assert len(load_all([tmp_path / "x", tmp_path / "y", tmp_path / "deeper" / "x"])) == 3
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(opened(run="one"))
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl", tmp_path / "a.jsonl"]
+    assert [len(run.processes) for run in load_all(files)] == [1, 1]
+
+
+def test_a_path_one_level_too_high_names_the_one_below(tmp_path):
+    write(tmp_path / "digits" / "logs" / "digits" / "a0-r0", opened())
+    (tmp_path / "digits" / "empty").mkdir()
+    with pytest.raises(SourceError, match=r"There is one in .*digits/logs: give that path\. \[no-runs\]"):
+        load(tmp_path / "digits")
 
 
 def test_without_open_line_a_pair_of_clocks_tells_when_it_began(tmp_path):

@@ -12,7 +12,7 @@ from headway.report.document import build, dump
 from headway.report.entry import Entry, Options
 from headway.units import Price
 
-from unit.shown import NASTY, S, digits, pool, ranks, windows
+from unit.shown import NASTY, S, attempts, digits, pool, ranks, windows
 
 KEPT = [
     "run", "source", "attempts", "ranks", "devices", "held_s", "released_s",
@@ -79,10 +79,16 @@ def test_windows_are_added_when_asked_for():
 
 
 def test_ranks_are_compared_and_split():
-    run = one(ranks(), Options(by="rank"))
+    run = one(ranks(phase="sync"), Options(by="rank"))
     assert run["ranks_compared"]["straggler"] == "2"
+    assert run["ranks_compared"]["slowest_loader"] is None
     assert list(run["by"]["rank"]) == ["0", "1", "2", "3"]
     assert sum(piece["held_s"] for piece in run["by"]["rank"].values()) == pytest.approx(run["held_s"])
+
+
+def test_attempts_say_how_they_ended():
+    pieces = one(attempts(), Options(by="attempt"))["by"]["attempt"]
+    assert [piece["ended"] for piece in pieces.values()] == [[None], ["failed"], ["failed"], ["signal"], ["finished"]]
 
 
 def test_a_price_adds_costs():

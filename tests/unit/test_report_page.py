@@ -1,6 +1,8 @@
 """The page on a terminal: golden screens, and what must never reach one."""
 
+import dataclasses
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from headway.report.glyphs import Glyphs
 from headway.report.terminal import print_report
 from headway.units import Price
 
-from unit.shown import NASTY, S, digits, entry, ledger, pool, ranks, windows
+from unit.shown import NASTY, S, attempts, digits, entry, ledger, pool, ranks, windows
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -21,7 +23,10 @@ SCREENS = {
     "one_run": ([entry(warnings=["ranks 5 of 8 present"])], Options(), "utf-8"),
     "price": ([entry(digits(released_ns=300 * S))], Options(price=Price(20_000)), "utf-8"),
     "ascii": ([entry()], Options(), "ascii"),
-    "ranks": ([entry(ranks(), run="wide")], Options(by="rank"), "utf-8"),
+    "ranks": ([entry(ranks((0.2, 2, 0.3, 0.2), "source"), run="wide")], Options(by="rank"), "utf-8"),
+    "peers": ([entry(ranks(phase="allreduce"), run="wide")], Options(), "utf-8"),
+    "attempts": ([entry(attempts(), run="train-20231114T221320.123456-4242")], Options(by="attempt"), "utf-8"),
+    "cheap": ([entry()], Options(price=Price(2)), "utf-8"),
     "windows": ([entry(windows=windows())], Options(windows=True), "utf-8"),
     "several": ([entry(), entry(ranks(), run="wide")], Options(price=Price(1000, "EUR")), "utf-8"),
     "perfect": ([entry(ledger({"productive": 3}, attempts=1, ranks=1, devices=1))], Options(), "utf-8"),
@@ -93,6 +98,53 @@ def test_100_percent_is_printed_only_when_it_is_true():
     assert "recovery" in screen([entry(nearly)])
 
 
+def test_bars_have_one_scale_for_all_pages():
+    def bars(shown):
+        return {line.split()[0]: len(line.split("%")[1].split()[0]) for line in shown.splitlines() if "█" in line}
+
+    one = bars(screen([entry(ledger({"productive": 61.3, "recovery": 38.7}))]))
+    two = bars(screen([entry(ledger({"productive": 14.8, "startup": 38.7, "silent": 46.5}))], width=120))
+    assert (one["productive"], one["recovery"]) == (25, 16)
+    assert (two["productive"], two["startup"]) == (6, 16)
+
+
+def test_a_title_that_is_too_long_for_its_line_stands_alone():
+    name = "train-20231114T221320.123456-4242-" + "x" * 20
+    first, second, third, *_ = screen([entry(run=name)]).splitlines()
+    assert (first, second) == (name, "2 attempts · 1 rank x 1 device · held 41.2 s")
+    assert third.startswith("runtime goodput")
+    assert screen([entry(run="x" * 200)]).splitlines()[0] == "x" * 40 + "…" + "x" * 39
+
+
+def test_what_a_run_could_say_besides_is_no_warning():
+    shown = screen([entry(warnings=["saves not recorded: what a failure would lose is not known", "ranks 5 of 8"])])
+    assert "\n  saves not recorded" in shown
+    assert "warning: ranks" in shown
+    assert shown.count("warning") == 1
+
+
+def test_how_attempts_ended_is_said():
+    shown = screen([entry(attempts())])
+    assert "of 5 attempts 1 did not close, 2 failed, 1 ended by a signal (--by attempt)" in shown
+    part = dataclasses.replace(attempts().parts[1], attempt="a0")
+    shown = screen([entry(dataclasses.replace(part.ledger, parts=(part,)))])
+    assert "\n  attempt a0 failed\n" in shown
+    assert "ended" not in screen([entry()])
+
+
+def test_a_run_that_did_not_close_has_no_last_word():
+    part = Part(0, "a0", ledger({"productive": 5}))
+    for lost in ({}, {"recovery": 0.001}):
+        shown = ledger({"productive": 5, **lost})
+        assert "Nothing" in screen([entry(shown)])
+        assert "Nothing" not in screen([entry(dataclasses.replace(shown, parts=(part,)))])
+
+
+def test_a_sum_counts_runs_and_not_ranks_that_may_be_the_same():
+    shown = screen([entry(), entry(ranks(), run="wide")])
+    assert "Sum of 2 runs · 3 attempts · held 97.4 s of device-time\n" in shown
+
+
 def test_crumbs_are_no_advice():
     shown = screen([entry(ledger({"productive": 10_000, "recovery": 1}))])
     assert "crumbs" in shown
@@ -124,3 +176,9 @@ def test_bars_are_as_long_as_their_share():
 def test_a_long_name_keeps_its_ends():
     assert Glyphs.of("utf-8").shorten("custom:" + "x" * 50 + "_end", 15) == "custom:…xxx_end"
     assert Glyphs.of("ascii").shorten("custom:" + "x" * 50 + "_end", 15) == "custom:..xx_end"
+
+
+def test_a_number_is_never_parted_from_its_unit():
+    long = ledger({"productive": 60, "checkpoint_restore": 40.5})
+    for width in range(60, 100):
+        assert not re.search(r"\d\n +\S* ?s\b|\d +\n", screen([entry(long), entry(long)], width=width))

@@ -1,18 +1,25 @@
+"""`headway run`: what it passes on, what it records, what it shows, and how it ends."""
+
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
 
 import pytest
 
+import headway
+from headway.errors import SourceError
 from headway.events import Begin, End, Exit, Open
+from headway.sources.launch import Pointer, pointers
 
 from recorded import events, log_folders, reason, rows
 
 PYTHON = sys.executable
 
 
-def headway_run(root, *arguments, start=False, **environ):
+def headway_run(root, *arguments, start=False, cwd=None, **environ):
     """Run `headway run` with its logs below that root."""
     command = [PYTHON, "-c", "from headway.cli.main import main; raise SystemExit(main())", "run", *map(str, arguments)]
     env = {key: value for key, value in os.environ.items() if not key.startswith("HEADWAY")}
@@ -23,6 +30,7 @@ def headway_run(root, *arguments, start=False, **environ):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        cwd=cwd,
     )
     if start:
         return process
@@ -260,6 +268,104 @@ def test_the_report_is_of_the_run_that_the_command_named(tmp_path):
     _, _, err = headway_run(tmp_path, *python(text))
     assert err.startswith("digits ·")
     assert "unrecorded" not in err
+
+
+ELSEWHERE = """
+import headway
+with headway.start({run!r}, dir={dir}) as rec:
+    for x in rec.track(range(20), quiet=True): pass
+"""
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_run_that_the_program_names_itself_is_the_one_that_is_shown(tmp_path, elsewhere):
+    own, root = tmp_path / "own", tmp_path / "logs"
+    _, _, err = headway_run(root, *python(ELSEWHERE.format(run="digits", dir=repr(str(own)) if elsewhere else None)))
+    assert err.startswith("digits ·")
+    assert "unrecorded" not in err
+    (note,) = root.glob("*/*-launch/recorded-*.json")
+    assert json.loads(note.read_text())["run"] == "digits"
+    if elsewhere:
+        with pytest.raises(SourceError, match=r"lies elsewhere, in .*own/digits\. .*\[recorded-elsewhere\]"):
+            headway.load(root)
+    else:
+        assert [run.name for run in headway.load(root)] == ["digits"]
+    assert headway.load(own if elsewhere else root)[0].warnings == ()
+
+
+def test_an_attempt_that_recorded_nothing_is_shown_beside_those_that_did(tmp_path):
+    text = FAIL_TWICE.replace(
+        "count.write_text", "import headway\nif n: headway.start('digits', dir='own')\ncount.write_text"
+    )
+    root = tmp_path / "logs"
+    root.mkdir()
+    _, _, err = headway_run(root, "--run", "r", "--dir", root, "--max-restarts", 2, *python(text), cwd=tmp_path)
+    assert "digits ·" in err
+    assert "r · 1 attempt" in err
+
+
+@pytest.mark.parametrize("name", ["recorded-1.json", "recorded-x.json"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"path": 3}', b'{"path": "relative"}', b'{"path":"/a\\u0000b"}', b"[" * 9999, b"\xff" * 99],
+)
+def test_a_note_that_makes_no_sense_is_none(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert pointers(tmp_path) == []
+
+
+def test_a_note_is_a_file_in_that_folder(tmp_path):
+    outside = tmp_path / "outside.json"
+    outside.write_text('{"path": "/x/digits/a0-r0"}')
+    folder = tmp_path / "a0-launch"
+    folder.mkdir()
+    (folder / "recorded-1.json").symlink_to(outside)
+    (folder / "recorded-2.json").mkdir()
+    os.mkfifo(folder / "recorded-3.json")
+    assert pointers(folder) == []
+    (folder / "recorded-4.json").write_bytes(outside.read_bytes())
+    assert pointers(folder) == [Pointer("/x/digits/a0-r0")]
+
+
+def test_what_an_outer_launcher_told_is_not_passed_on(tmp_path):
+    (tmp_path / "file").write_text("")
+    text = "import os; print(os.environ.get('HEADWAY_LAUNCH'))"
+    _, out, err = headway_run(tmp_path / "file", "--no-report", *python(text), HEADWAY_LAUNCH="/outer")
+    assert out == "None\n"
+    assert "give --dir a folder" in err
+    assert str(tmp_path / "file") in err
+
+
+def test_the_time_before_and_after_the_log_is_the_commands(tmp_path):
+    text = (
+        "import os, headway\nrec = headway.start()\n"
+        "for x in rec.track(range(5), quiet=True): pass\nos.kill(os.getpid(), 9)"
+    )
+    headway_run(tmp_path, "--no-report", *python(text))
+    launch, rank = sorted(log_folders(tmp_path), key=lambda folder: not folder.name.endswith("-launch"))
+    ((process,),) = [run.processes for run in headway.load(tmp_path)]
+    began, ended = events(launch, Open)[0], events(launch, Exit)[0]
+    assert process.open.mono_ns == began.mono_ns
+    held = headway.account(headway.load(tmp_path))
+    assert held.held_ns == ended.at - began.mono_ns
+    assert held.amounts_ns["startup"] > events(rank, Open)[0].mono_ns - began.mono_ns
+
+
+def test_a_command_that_fails_at_once_is_not_told_to_record(tmp_path):
+    code, _, err = headway_run(tmp_path, "--max-restarts", 1, *python("raise SystemExit(3)"))
+    assert code == 3
+    assert re.fullmatch(
+        r"headway: exit code 3; restart 1 of 1\nheadway: the command failed: exit code 3 after [\d.]+ m?s, "
+        r"nothing recorded\n",
+        err,
+    )
+
+
+def test_an_option_that_is_misspelt_is_no_command(tmp_path):
+    code, _, err = headway_run(tmp_path, "--max-restart", 2, "--", "true")
+    assert code == 2
+    assert "--max-restarts" in err
+    assert not log_folders(tmp_path)
 
 
 def test_ranks_of_one_launch_have_launch_logs_of_their_own(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -38,8 +40,9 @@ def demo(directory: Path | None) -> None:
     folder = _folder(directory)
     click.echo(f"1. Train a classifier of handwritten digits: {SCRIPT}")
     steps = _train_and_kill(folder)
-    click.echo(f"2. Killed by SIGKILL after {steps} steps. Start it again: it resumes from its checkpoint.")
+    click.echo(f"2. Killed by SIGKILL after {steps} steps; waiting {PAUSE_S} s, as a scheduler would")
     time.sleep(PAUSE_S)
+    click.echo("   Start it again: it resumes from its checkpoint")
     accuracy = _train_to_the_end(folder)
     click.echo(f"3. Finished: {accuracy}\n")
     sys.stdout.flush()
@@ -59,7 +62,7 @@ def require_sklearn(find: Callable[[str], object] = find_spec) -> None:
     if find("sklearn") is None:
         raise HeadwayError(
             "Cannot run the demo: scikit-learn is not installed",
-            "Run: pip install 'headway[demo]'",
+            "Run: pip install scikit-learn",
             "missing-extra",
             extra="demo",
         )
@@ -73,12 +76,26 @@ def recorded_steps(logs: Path) -> int:
 
 
 def _folder(directory: Path | None) -> Path:
-    if directory is None:
-        return Path(tempfile.mkdtemp(prefix="headway-demo-"))
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise click.BadParameter(f"{directory} is not an empty folder; give a new one.", param_hint="--dir")
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        if directory is None:
+            return Path(tempfile.mkdtemp(prefix="headway-demo-"))
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise click.BadParameter(f"{directory} is not an empty folder; give a new one.", param_hint="--dir")
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        raise _no_folder(directory, error) from error
     return directory
+
+
+def _no_folder(directory: Path | None, error: OSError) -> HeadwayError:
+    shown = "a temporary folder" if directory is None else f"the folder {directory}"
+    return HeadwayError(
+        f"Cannot make {shown} for the demo: {error.strerror}",
+        "Give --dir a new folder in a place that you can write",
+        "no-folder",
+        directory=str(directory),
+    )
 
 
 def _start(folder: Path) -> subprocess.Popen[str]:
@@ -119,15 +136,34 @@ def _failed(code: int) -> HeadwayError:
     )
 
 
+def this_program(arguments: Sequence[str], which: Callable[[str], str | None] = shutil.which) -> str:
+    """Return what to type for this program: its name where that is found, else how it was started.
+
+    Args:
+        arguments: As in ``sys.argv``.
+        which: How a name is looked up on the path.
+
+    Example:
+        >>> this_program([".venv/bin/headway", "demo"], which=lambda name: None)
+        '.venv/bin/headway'
+    """
+    if which("headway"):
+        return "headway"
+    if Path(arguments[0]).name == "headway":
+        return shlex.quote(arguments[0])
+    return f"{shlex.quote(sys.executable)} -m headway"
+
+
 def _next_commands(folder: Path) -> str:
-    logs = folder / "logs"
+    program, logs = this_program(sys.argv), shlex.quote(str(folder / "logs"))
     return "\n".join(
         (
             "",
             f"The run lies in {folder}. Try on it:",
-            f"  headway report {logs} --by attempt",
-            f"  headway report {logs} --every 5s",
-            f'  headway report {logs} --price "2 USD/h" --json',
-            "Your own training: put headway.track() round its loader, or run: headway run -- python train.py",
+            f"  {program} report {logs} --by attempt",
+            f"  {program} report {logs} --every 5s",
+            f'  {program} report {logs} --price "2 USD/h" --json',
+            "Your own training: put headway.track() round its loader, or run:",
+            f"  {program} run -- python train.py",
         )
     )

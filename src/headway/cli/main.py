@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,19 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(f"headway.cli.{cmd_name}"), cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was asked for; of one that is not there, name the likeliest.
+
+        Raises:
+            UsageError: There is none of that name.
+        """
+        near = get_close_matches(args[0], COMMANDS, n=1) if args[0] not in COMMANDS else []
+        if near:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table."""

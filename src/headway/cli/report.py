@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from headway.clock import SYSTEM
 from headway.errors import ArgumentError
 from headway.units import Price, parse_duration, parse_instant
 
@@ -23,9 +24,11 @@ MAX_WINDOWS: Final = 10_000
 
 
 @click.command()
-@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(path_type=str))
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=str))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, schema 1, instead of the page.")
-@click.option("--until", metavar="T", help="End the window there: epoch seconds, or ISO 8601 (UTC without an offset).")
+@click.option(
+    "--until", metavar="T", help="End the window there: now, epoch seconds or ISO 8601 (UTC without an offset)."
+)
 @click.option("--every", metavar="TIME", help="Show each window of that length too, such as 1h.")
 @click.option("--last", metavar="TIME", help="Only so much before the end, such as 10m.")
 @click.option(
@@ -90,21 +93,20 @@ def show(
         HeadwayError: A path cannot be read, or an option cannot be used.
     """
     from headway.report.entry import Options
+    from headway.sources import load_all
 
     cut = Cut(
-        until_ns=None if until is None else parse_instant(until),
+        until_ns=None if until is None else _instant(until),
         every_ns=None if every is None else parse_duration(every),
         last_ns=None if last is None else parse_duration(last),
     )
     options = Options(None if price is None else Price.parse(price), by, windows=every is not None)
-    _print([cut.entry(run) for run in _runs(paths, devices)], options, err=err, as_json=as_json)
+    runs = load_all(paths, devices=devices)
+    _print([cut.entry(run) for run in runs], options, err=err, as_json=as_json)
 
 
-def _runs(paths: Sequence[str], devices: int | None) -> Iterator[Run]:
-    import headway
-
-    for path in paths:
-        yield from headway.load(path, devices=devices)
+def _instant(text: str) -> int:
+    return SYSTEM.wall_ns() if text.strip().lower() == "now" else parse_instant(text)
 
 
 def _print(entries: Sequence[Entry], options: Options, *, err: bool, as_json: bool) -> None:
@@ -150,7 +152,7 @@ class Cut:
             source=run.source,
             ledger=shown,
             path=run.path,
-            warnings=(*run.warnings, *whole.warnings),
+            warnings=(*run.warnings, *whole.warnings, *_outside(run, shown)),
             windows=self._windows(whole),
             history=None if shown is whole else whole,
         )
@@ -173,6 +175,17 @@ class Cut:
                 run=run.name,
                 every_ns=self.every_ns,
             )
+
+
+def _outside(run: Run, shown: Ledger) -> Iterator[str]:
+    """Say when a run was of which nothing lies in the window that was asked for."""
+    from headway.ledger.account import account
+    from headway.report.notes import moment
+
+    whole = None if shown.held_ns else account(run)
+    if whole is not None and whole.held_ns:
+        began, ended = moment(whole.start_ns), moment(whole.end_ns)
+        yield f"nothing of the run lies in this window: it was from {began} to {ended} UTC"
 
 
 def _default_root() -> str:

@@ -1,11 +1,13 @@
 """`headway run -- CMD`: run any training command, record how it went, restart it, and show the report.
 
-The command learns run, attempt and folder from its environment. For a program that records
-nothing itself the launcher's own log says when it ran, how it ended, and what a restart cost.
+The command learns run, attempt and folder from its environment, and where to leave word of what it
+records. For a program that records nothing itself the launcher's own log says when it ran, how it
+ended, and what a restart cost.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import signal
@@ -18,14 +20,17 @@ from typing import Final
 
 import click
 
-from headway.clock import SYSTEM
+from headway.clock import NS_PER_S, SYSTEM
 from headway.errors import HeadwayError
 from headway.events import Begin, Close, End, Exit, Open
 from headway.record.eventlog import EventLog
 from headway.record.faults import Faults
 from headway.record.identity import Identity, identify, log_root, safe_name
 from headway.record.logfolder import EVENTS_FILE, make_folder
+from headway.units import show_seconds
 
+BRIEF_NS: Final = 10 * NS_PER_S
+"""A command that failed so soon, and recorded nothing, has no time to divide [ns]."""
 _STOP: Final = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 _PASSED_ON: Final = _STOP | {signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGTSTP}
 _FROM_TERMINAL: Final = {signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP}
@@ -34,7 +39,7 @@ _NOT_EXECUTABLE: Final = 126
 _UNRECORDED: Final = "custom:unrecorded"
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--run", "run_name", metavar="NAME", help="Name of the run. Default: $HEADWAY_RUN, else one of its own.")
 @click.option(
     "--dir", "directory", metavar="DIR", help="Folder of all runs. Default: $HEADWAY_DIR, else ./headway-logs."
@@ -53,20 +58,46 @@ def run(
     """
     launcher = Launcher(command, run_name, directory)
     code = launcher.run(max_restarts)
-    if launcher.attempts and not no_report:
-        for folder in launcher.run_folders():
-            _show_report(folder)
+    if not no_report:
+        _show_end(launcher, code)
     return 128 - code if code < 0 else code
 
 
-def _show_report(run_folder: str) -> None:
-    """Print the report of one run on stderr, as `time` does, so that the command's output stays clean."""
+def _show_end(launcher: Launcher, code: int) -> None:
+    """Print the report on stderr, as `time` does, so that the command's output stays clean."""
     from headway.cli.report import show
 
+    recorded = launcher.recorded()
+    if code and not any(recorded) and launcher.ran_ns < BRIEF_NS:
+        if launcher.ran_ns:
+            after = show_seconds(launcher.ran_ns / NS_PER_S)
+            click.echo(f"headway: the command failed: {_ending(code)} after {after}, nothing recorded", err=True)
+        return
     try:
-        show(paths=[run_folder], err=True)
+        if folders := launcher.run_folders(recorded):
+            show(paths=folders, err=True)
     except HeadwayError as error:
         click.echo(str(error), err=True)
+
+
+class _Told(Faults):
+    """Faults of the launcher's own log, said as a command says what is wrong."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__()
+        self._root = root
+        self._said: set[str] = set()
+
+    def tell(self, what: str, message: str, about: str = "") -> None:
+        """Print it on stderr, with the folder and the next step where no folder could be made."""
+        if what == "folder":
+            message = (
+                f"The launch has no log: {self.errors.get(what)}. The command runs all the same; "
+                f"give --dir a folder that you can write, not {self._root}"
+            )
+        if f"{what}{about}" not in self._said:
+            self._said.add(f"{what}{about}")
+            click.echo(f"headway: {message}. [{what}]", err=True)
 
 
 class Launcher:
@@ -76,13 +107,20 @@ class Launcher:
         command: The program and its arguments; no shell reads them.
         run_name: The run's name; by default the environment's, else the script's with the time.
         directory: The folder of all runs.
+
+    Attributes:
+        attempts: Their names.
+        folders: The folders of their launch logs; empty where none could be made.
+        ran_ns: How long the command ran, over all attempts [ns].
     """
 
     def __init__(self, command: tuple[str, ...], run_name: str | None = None, directory: str | None = None) -> None:
         self.command = command
         self.root = log_root(directory)
         self.attempts: list[str] = []
-        self._faults = Faults()
+        self.folders: list[str] = []
+        self.ran_ns = 0
+        self._faults = _Told(self.root)
         self._me = identify(run_name, script=_script_of(command), faults=self._faults)
         self._stopped = False
 
@@ -99,27 +137,48 @@ class Launcher:
                 code = self._attempt(held, mask)
         return code
 
-    def run_folders(self) -> list[str]:
-        """Return the folders of the runs that the command recorded; where it recorded none, the launcher's."""
-        own = os.path.join(self.root, safe_name(self._me.run))  # noqa: PTH118
-        names = [
-            pattern for name in self.attempts for pattern in (f"*/{safe_name(name)}-r*", f"*/{safe_name(name)}.*-r*")
-        ]
-        return sorted({str(path.parent) for pattern in names for path in Path(self.root).glob(pattern)}) or [own]
+    def recorded(self) -> list[list[str]]:
+        """Return for each attempt the folders of the runs that its processes recorded, wherever they lie."""
+        from headway.sources.launch import pointers
+
+        found = []
+        for attempt, folder in zip(self.attempts, self.folders, strict=True):
+            name = glob.escape(safe_name(attempt))
+            patterns = (f"*/{name}-r[0-9]*", f"*/{name}.*-r[0-9]*")
+            paths = [path for pattern in patterns for path in Path(self.root).glob(pattern)]
+            paths += [Path(pointer.path) for pointer in (pointers(Path(folder)) if folder else ())]
+            found.append(sorted({str(path.parent) for path in paths if path.is_dir()}))
+        return found
+
+    def run_folders(self, recorded: list[list[str]]) -> list[str]:
+        """Return the folders to report on; for an attempt that recorded nothing it is the launcher's own."""
+        own = [os.path.join(self.root, safe_name(self._me.run))]  # noqa: PTH118
+        each = [there or (own if folder else []) for there, folder in zip(recorded, self.folders, strict=True)]
+        return sorted({folder for there in each for folder in there})
 
     def _attempt(self, held: set[signal.Signals], mask: set[signal.Signals]) -> int:
         me, log = self._begin()
+        began = SYSTEM.monotonic_ns()
         try:
             code = self._wait(subprocess.Popen(
                 self.command,
-                env=os.environ | {"HEADWAY_RUN": me.run, "HEADWAY_DIR": self.root, "HEADWAY_ATTEMPT": me.attempt},
+                env=self._environ(me),
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),  # noqa: PLW1509 - no threads here
             ), held)  # fmt: skip
+            self.ran_ns += SYSTEM.monotonic_ns() - began
         except OSError as error:
             code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
             click.echo(f"headway: cannot run {self.command[0]}: {error.strerror}", err=True)
         self._end(log, code)
         return code
+
+    def _environ(self, me: Identity) -> dict[str, str]:
+        """Return the command's environment: who it is, and where it leaves word of what it records."""
+        mine = {"HEADWAY_RUN": me.run, "HEADWAY_DIR": self.root, "HEADWAY_ATTEMPT": me.attempt}
+        if self.folders[-1]:
+            mine["HEADWAY_LAUNCH"] = self.folders[-1]
+        outer = {name: value for name, value in os.environ.items() if name != "HEADWAY_LAUNCH"}
+        return outer | mine
 
     def _begin(self) -> tuple[Identity, EventLog | None]:
         """Begin the launch log of the next attempt; its name is the launcher's, and then tells the restarts apart."""
@@ -130,6 +189,7 @@ class Launcher:
             self.root, Identity(me.run, wanted, me.rank, me.world_size, me.host), ending, self._faults
         )
         self.attempts.append(me.attempt)
+        self.folders.append(path)
         if not path:
             return me, None
         log = EventLog(os.path.join(path, EVENTS_FILE), self._faults)  # noqa: PTH118

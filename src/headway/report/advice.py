@@ -9,11 +9,15 @@ from typing import Final
 from headway.clock import NS_PER_S
 from headway.ledger.categories import category
 from headway.ledger.ledger import Ledger
+from headway.report.endings import endings
+from headway.report.phases import shorten_waits
 from headway.report.saving import best_interval
 from headway.units import Price, show_seconds
 
 SHOWN: Final = 3
 """How many changes a report shows: what a person can act on."""
+MIN_INFERRED: Final = 0.001
+"""Share of the window below which what was only inferred is no advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +69,8 @@ def advise(ledger: Ledger, price: Price | None = None, history: Ledger | None = 
     ideas = [
         (name, idea)
         for name, ns in ledger.sorted_ns()
-        if ns > 0
-        and category(name).factor is not None
-        and (idea := _idea(ledger, name, ns, history or ledger)) is not None
+        if ns > 0 and category(name).factor is not None
+        for idea in _ideas(ledger, name, ns, history or ledger)
     ]
     ideas.sort(key=lambda pair: -pair[1].gain_ns)
     return [_change(ledger, name, idea, price) for name, idea in ideas]
@@ -86,6 +89,14 @@ def _change(ledger: Ledger, name: str, idea: _Idea, price: Price | None) -> Chan
     )
 
 
+def _ideas(ledger: Ledger, name: str, ns: int, history: Ledger) -> list[_Idea]:
+    """Return what to do about one loss: mostly one thing, or nothing that is worth it."""
+    if name == "input_wait":
+        return [_Idea(each.text, each.gain_ns, each.where, up_to=each.up_to) for each in shorten_waits(ledger, ns)]
+    idea = _idea(ledger, name, ns, history)
+    return [] if idea is None else [idea]
+
+
 def _idea(ledger: Ledger, name: str, ns: int, history: Ledger) -> _Idea | None:
     if name == "rework":
         return _rework(ledger, ns, history)
@@ -95,16 +106,6 @@ def _idea(ledger: Ledger, name: str, ns: int, history: Ledger) -> _Idea | None:
         return _SPECIAL[name](ledger, ns)
     remedy = _REMEDY.get(name, category(name).remedy)
     return _Idea(f"{remedy}: {name} took {_show(ns)}", ns, _WHERE.get(name, "that span in the training script"))
-
-
-def _input_wait(ledger: Ledger, ns: int) -> _Idea:
-    """Loading ahead hides a wait as far as there is other work to hide it behind."""
-    phase, waited = max(ledger.waits_ns.items(), key=lambda item: item[1], default=("", 0))
-    if not 0 < waited <= ns:
-        phase, waited = "the loop", ns
-    hidden = waited <= ledger.amounts_ns.get("productive", 0)
-    where = "the loader: prefetch, more workers" if hidden else "the loader: it is slower than the step, add workers"
-    return _Idea(f"load ahead of the step: {phase} waits {_show(waited)}", waited, where, up_to=not hidden)
 
 
 def _rework(ledger: Ledger, ns: int, history: Ledger) -> _Idea | None:
@@ -150,7 +151,9 @@ def _silent(ledger: Ledger, ns: int) -> _Idea:
     return _Idea(f"find the hang: {who} silent for {_show(length)}", ns, _WHERE["silent"])
 
 
-def _compile(ledger: Ledger, ns: int) -> _Idea:
+def _compile(ledger: Ledger, ns: int) -> _Idea | None:
+    if "compile" in ledger.inferred and ns < MIN_INFERRED * ledger.window_ns:
+        return None
     sure = " (inferred)" if "compile" in ledger.inferred else ""
     text = f"keep a compilation cache between attempts: {_show(ns)}{sure}"
     return _Idea(text, ns, _WHERE["compile"])
@@ -163,7 +166,10 @@ def _unaccounted(ledger: Ledger, ns: int) -> _Idea:
 
 def _unrecorded(ledger: Ledger, ns: int) -> _Idea:
     """What a launcher knows of a command that records nothing itself."""
-    del ledger
+    ends = [reason for reasons in endings(ledger).values() for reason in reasons]
+    if ends and set(ends) <= {"failed", "signal"}:
+        text = f"find why the command failed: it recorded nothing in its {_show(ns)}"
+        return _Idea(text, ns, "what it printed; the exit codes are in the warnings")
     return _Idea(f"record the command's steps: {_show(ns)} are not divided", ns, "headway.track(loader) in its script")
 
 
@@ -171,8 +177,7 @@ def _show(ns: int) -> str:
     return show_seconds(ns / NS_PER_S)
 
 
-_SPECIAL: Final[Mapping[str, Callable[[Ledger, int], _Idea]]] = {
-    "input_wait": _input_wait,
+_SPECIAL: Final[Mapping[str, Callable[[Ledger, int], _Idea | None]]] = {
     "recovery": _recovery,
     "silent": _silent,
     "compile": _compile,
@@ -190,10 +195,11 @@ _WHERE: Final[Mapping[str, str]] = {
     "checkpoint_restore": "where the checkpoint lies, and how many read it at once",
     "evaluation": "how often, and on how much data",
     "rollback": "loss and gradient norm, watched as they come",
-    "recovery": "what starts the job again: headway run --max-restarts N -- CMD",
+    "recovery": "how soon the end is noticed, and how long the program takes to start; "
+    "headway run --max-restarts N -- CMD restarts at once",
     "silent": "the stack of that process (py-spy dump), and a collective's timeout",
     "shutdown": "what runs after the last step",
-    "unaccounted": "rec.span(NAME) in the training script, between its steps",
+    "unaccounted": "rec = headway.start(...); then with rec.span(NAME): round it",
     "queued": "the scheduler's queue: partition, priority, size of the request",
     "partial_gang": "the scheduler's gang or co-scheduling rules",
     "unallocated": "the pool's queue against what it offers",

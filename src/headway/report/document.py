@@ -10,6 +10,7 @@ from typing import Any, Final
 from headway.clock import NS_PER_S
 from headway.ledger.ledger import Ledger
 from headway.report.advice import advise
+from headway.report.endings import endings
 from headway.report.entry import Entry, Options, split, total
 from headway.report.straggler import compare_ranks
 from headway.units import Price
@@ -67,15 +68,23 @@ def _run(entry: Entry, options: Options) -> dict[str, Any]:
     if comparison is not None:
         run["ranks_compared"] = asdict(comparison)
     if options.by:
-        run["by"] = {
-            options.by: {
-                _clean(name): {**_figures(part), "steps": _steps(part)}
-                for name, part in split(ledger, options.by).items()
-            }
-        }
+        run["by"] = {options.by: _pieces(ledger, options.by)}
     if options.windows:
         run["windows"] = [{**_window(window), **_figures(window), "steps": _steps(window)} for window in entry.windows]
     return run
+
+
+def _pieces(ledger: Ledger, key: str) -> dict[str, Any]:
+    """Each rank or attempt; of an attempt also why its ranks closed."""
+    ended = endings(ledger) if key == "attempt" else {}
+    return {
+        _clean(name): {
+            **_figures(part),
+            "steps": _steps(part),
+            **({"ended": ended[name]} if name in ended else {}),
+        }
+        for name, part in split(ledger, key).items()
+    }
 
 
 def _figures(ledger: Ledger) -> dict[str, Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from dataclasses import dataclass
 from typing import Final
 
+_AMOUNT: Final = re.compile(r" (?=\d)|(?<=\d) ")
 _EIGHTHS: Final = "▏▎▍▌▋▊▉█"
 
 
@@ -69,3 +72,13 @@ class Glyphs:
         gap = ".." if self.plain else "…"
         head = (width - len(gap) + 1) // 2
         return text[:head] + gap + text[len(text) - (width - len(gap) - head) :]
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Return cleaned text in lines of at most that many characters; a number stays with what it counts.
+
+    Example:
+        >>> wrap("source 4.1 s, transform 800 ms", 27)
+        ['source 4.1 s,', 'transform 800 ms']
+    """
+    return [line.replace("\0", " ") for line in textwrap.wrap(_AMOUNT.sub("\0", text), max(width, 1))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from headway.clock import NS_PER_S
@@ -39,6 +40,16 @@ def size(ledger: Ledger) -> str:
     if ledger.ranks and ledger.devices % ledger.ranks == 0:
         return f"{attempts} | {ranks} x {_count(ledger.devices // ledger.ranks, 'device')}"
     return f"{attempts} | {ranks} | {_count(ledger.devices, 'device')}"
+
+
+def size_of_sum(ledger: Ledger) -> str:
+    """Return how large several runs were; the same devices may have held one after the other.
+
+    Example:
+        >>> size_of_sum(Ledger(attempts=3, ranks=3, devices=3))
+        '3 attempts'
+    """
+    return _count(ledger.attempts, "attempt")
 
 
 def factors(ledger: Ledger) -> tuple[str, str]:
@@ -86,6 +97,21 @@ def biggest_loss(ledger: Ledger) -> str:
         return ""
     name = max(losses, key=losses.__getitem__)
     return f"{name} {_show(losses[name])}"
+
+
+def moment(ns: int | None) -> str:
+    """Return a moment of the wall clock, UTC to the second; a dash for none.
+
+    Example:
+        >>> moment(1_700_000_000 * 10**9)
+        '2023-11-14 22:13:20'
+    """
+    return "-" if ns is None else datetime.fromtimestamp(ns // NS_PER_S, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def is_mild(warning: str) -> bool:
+    """Return whether a warning is only of what a run could say besides."""
+    return warning.startswith("saves not recorded")
 
 
 def _phases(ledger: Ledger) -> str:

@@ -7,8 +7,7 @@ never read as markup, and never steers the terminal.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -21,10 +20,13 @@ from headway.ledger.categories import category
 from headway.ledger.ledger import Ledger
 from headway.report import notes
 from headway.report.advice import SHOWN, Change, advise
+from headway.report.bars import Line, draw
+from headway.report.endings import bad_endings, ending, endings, is_open
 from headway.report.entry import Entry, Options, split, total
-from headway.report.glyphs import Glyphs
+from headway.report.glyphs import Glyphs, wrap
+from headway.report.money import Costs
 from headway.report.straggler import Spread, compare_ranks
-from headway.units import Price, show_money, show_percent, show_seconds
+from headway.units import show_percent, show_seconds
 
 UNACCOUNTED_FIRST: Final = 0.01
 """Share of the window from which time without a name is the first thing to read."""
@@ -32,7 +34,8 @@ MIN_GAIN: Final = 0.001
 """Share of the window below which a change is not worth a reader's time."""
 _STYLES: Final = {None: "green", "R": "yellow", "S": "magenta", "P": "cyan"}
 _NAME_WIDTH: Final = 26
-_NOTE_WIDTH: Final = 31
+_PIECE_WIDTH: Final = 32
+_PERFECT: Final = "Nothing was lost: every device-second was productive."
 _PAGE_WIDTH: Final = 100
 
 
@@ -73,14 +76,16 @@ class Page:
     def run(self, entry: Entry, *, alone: bool = True) -> Group:
         """Return one run; where it is one of several, what to do about it is left to the sum."""
         ledger = entry.ledger
-        blocks = [self._header(self._glyphs.clean(entry.run), ledger), Text(), self._amounts(ledger)]
-        blocks += self._below(ledger, entry.all_warnings)
+        blocks = [*self._header(entry.run, notes.size(ledger), ledger), Text(), self._amounts(ledger)]
+        bad = bad_endings(ledger)
+        blocks += self._below(ledger, entry.all_warnings, [bad] if bad else [])
         blocks += self._ranks(ledger)
         if self._options.by:
             pieces = split(ledger, self._options.by)
-            blocks += [Text(), self._pieces(self._options.by, [(name, part) for name, part in pieces.items()])]
+            ended = endings(ledger) if self._options.by == "attempt" else {}
+            blocks += [Text(), self._pieces(self._options.by, list(pieces.items()), ended)]
         if self._options.windows:
-            rows = [(_moment(window.start_ns), window) for window in entry.windows]
+            rows = [(notes.moment(window.start_ns), window) for window in entry.windows]
             blocks += [Text(), self._pieces("window from (UTC)", rows)]
         if alone:
             blocks += self._changes(
@@ -97,16 +102,28 @@ class Page:
             for change in advise(entry.ledger, self._options.price, entry.history)
         ]
         changes.sort(key=lambda pair: -pair[1].seconds)
-        blocks = [self._header(f"Sum of {len(entries)} runs", ledger), Text(), self._amounts(ledger)]
+        title = f"Sum of {len(entries)} runs"
+        blocks = [*self._header(title, notes.size_of_sum(ledger), ledger), Text(), self._amounts(ledger)]
         blocks += [*self._below(ledger, ()), *self._changes(changes, ledger)]
         return Group(*blocks)
 
-    def _header(self, title: str, ledger: Ledger) -> Text:
+    def _header(self, title: str, size: str, ledger: Ledger) -> Iterator[Text]:
+        """Yield title and size, on one line where they fit, and the factors."""
         dot = f" {self._glyphs.dot} "
         held = f"held {_show(ledger.held_ns)}" + (" of device-time" if ledger.devices > 1 else "")
-        parts = [notes.size(ledger).replace(" | ", dot), held]
+        about = dot.join([size.replace(" | ", dot), held])
+        title = self._glyphs.clean(title)
+        if len(title) + len(dot) + len(about) <= self._width:
+            yield Text.assemble((title, "bold"), dot, about)
+        else:
+            yield Text(self._glyphs.shorten(title, self._width), style="bold")
+            yield Text(about)
         known, _ = notes.factors(ledger)
-        return Text.assemble((title, "bold"), dot, dot.join(parts), "\n", (known, "bold"))
+        costs = self._costs(ledger)
+        yield Text.assemble((known, "bold"), f"   {costs.rate}" if costs else "")
+
+    def _costs(self, ledger: Ledger) -> Costs | None:
+        return None if self._options.price is None else Costs.of(self._options.price, ledger.window_ns)
 
     def _amounts(self, ledger: Ledger) -> RenderableType:
         """The table: what was kept, then the losses, widest first; a lot without a name before all."""
@@ -115,42 +132,36 @@ class Page:
         if not rows:
             return Text("  nothing was held, so there is nothing to divide")
         names = [self._glyphs.shorten(name, _NAME_WIDTH) for name, _ in rows]
-        figures = [self._figures(ns, ledger.window_ns) for _, ns in rows]
-        totals = self._figures(ledger.window_ns, ledger.window_ns, style="bold")
+        figures = [self._figures(ns, ledger) for _, ns in rows]
+        totals = self._figures(ledger.window_ns, ledger, style="bold")
         columns = [[Text(name) for name in names], *zip(totals, *figures, strict=True)]
-        said = [self._note(ledger, name) for name, _ in rows]
-        used = 2 + sum(2 + max(cell.cell_len for cell in column) for column in columns) + 2
-        bar = max(4, min(24, self._width - used - min(_NOTE_WIDTH, max(note.cell_len for note in said))))
-        widest = max(ns for _, ns in rows)
-        table = _grid("left", *("right" for _ in totals), "left", "note")
-        for label, cells, (name, ns), note in zip(names, figures, rows, said, strict=True):
-            table.add_row(Text(label), *cells, self._bar(name, ns / widest, bar), note)
+        used = 2 + sum(2 + max(cell.cell_len for cell in column) for column in columns)
+        lines = [Line(_style(name), ns / ledger.window_ns, self._note(ledger, name)) for name, ns in rows]
+        table = _grid("left", *("right" for _ in totals), "note")
+        for name, cells, drawn in zip(names, figures, draw(lines, self._glyphs, self._width - used), strict=True):
+            table.add_row(Text(name), *cells, drawn)
         table.add_row(Text(), *totals)
         return Padding(table, (0, 0, 0, 2))
 
-    def _bar(self, name: str, fraction: float, width: int) -> Text:
-        style = "bold red" if name == "unaccounted" else _STYLES[category(name).factor]
-        return Text(self._glyphs.bar(fraction, width), style=style)
+    def _note(self, ledger: Ledger, name: str) -> str:
+        return self._glyphs.clean(notes.note(ledger, name))
 
-    def _note(self, ledger: Ledger, name: str) -> Text:
-        return Text(self._glyphs.clean(notes.note(ledger, name)), style="dim")
-
-    def _figures(self, ns: int, window_ns: int, style: str = "") -> list[Text]:
-        texts = [_show(ns), show_percent(ns / window_ns)]
-        if self._options.price is not None:
-            texts.append(_money(self._options.price.cost(ns / NS_PER_S), self._options.price))
+    def _figures(self, ns: int, ledger: Ledger, style: str = "") -> list[Text]:
+        texts = [_show(ns), show_percent(ns / ledger.window_ns)]
+        if (costs := self._costs(ledger)) is not None:
+            texts.append(costs.show(ns / NS_PER_S))
         return [Text(text, style=style) for text in texts]
 
-    def _below(self, ledger: Ledger, warnings: Sequence[str]) -> list[RenderableType]:
-        lines = [Text(self._glyphs.clean(line), style="dim") for line in notes.beside(ledger)]
+    def _below(self, ledger: Ledger, warnings: Sequence[str], more: Sequence[str] = ()) -> list[RenderableType]:
         _, to_give = notes.factors(ledger)
-        if to_give:
-            lines.append(Text(to_give, style="dim"))
-        lines += [Text(f"warning: {self._glyphs.clean(text)}", style="yellow") for text in warnings]
+        mild = [text for text in warnings if notes.is_mild(text)]
+        said = [*notes.beside(ledger), *more, *mild, *([to_give] if to_give else [])]
+        lines = [Text(self._glyphs.clean(line), style="dim") for line in said]
+        lines += [Text(f"warning: {self._glyphs.clean(text)}", style="yellow") for text in warnings if text not in mild]
         return [Text(), *(_hanging(line) for line in lines)] if lines else []
 
     def _ranks(self, ledger: Ledger) -> Iterator[RenderableType]:
-        """The spread over ranks, and the straggler by name."""
+        """The spread over ranks, and by name who holds the others up."""
         compared = compare_ranks(ledger)
         if compared is None:
             return
@@ -160,63 +171,60 @@ class Page:
             table.add_row(Text(name), *_spread(spread))
         yield Text()
         yield Padding(table, (0, 0, 0, 2))
-        if compared.straggler is not None and compared.straggler_wait_s is not None:
-            waited = show_seconds(compared.straggler_wait_s)
-            text = f"straggler: rank {compared.straggler} waits least ({waited}) while the others wait"
-            yield _hanging(Text(text, style="bold"))
+        yield from (_hanging(Text(text, style="bold")) for text in compared.sentences())
 
-    def _pieces(self, title: str, rows: Sequence[tuple[str, Ledger]]) -> RenderableType:
-        """A line for each rank, attempt or window."""
-        table = _grid("left", "right", "right", "left", "note")
-        head = (title, "held", "R", "", "largest loss")
+    def _pieces(
+        self, title: str, rows: Sequence[tuple[str, Ledger]], ended: Mapping[str, list[str | None]] | None = None
+    ) -> RenderableType:
+        """A line for each rank, attempt or window; of an attempt also how it ended."""
+        drawn = 16 if not ended or self._width >= _PAGE_WIDTH else 0
+        head = [title, "held", "R", *([""] if drawn else []), *(["ended"] if ended else []), "largest loss"]
+        table = _grid("left", "right", "right", *("left" for _ in head[3:-1]), "note")
         table.add_row(*(Text(word, style="dim") for word in head))
         for name, ledger in rows:
             share = ledger.runtime
-            shown = Text("-" if share is None else show_percent(share))
-            drawn = Text(self._glyphs.bar(share or 0.0, 16), style="green")
-            loss = Text(self._glyphs.clean(notes.biggest_loss(ledger)))
-            table.add_row(
-                Text(self._glyphs.shorten(name, _NAME_WIDTH)), Text(_show(ledger.held_ns)), shown, drawn, loss
-            )
+            cells = [Text(self._glyphs.shorten(name, _PIECE_WIDTH)), Text(_show(ledger.held_ns))]
+            cells += [Text("-" if share is None else show_percent(share))]
+            cells += [Text(self._glyphs.bar(share or 0.0, drawn), style="green")] if drawn else []
+            cells += [Text(self._glyphs.clean(ending(ended.get(name, []))))] if ended else []
+            table.add_row(*cells, Text(self._glyphs.clean(notes.biggest_loss(ledger))))
         return Padding(table, (0, 0, 0, 2))
 
     def _changes(self, changes: Sequence[tuple[str, Change]], ledger: Ledger) -> list[RenderableType]:
         """The first few changes, each with its gain at the right and where to look below."""
         if not ledger.window_ns:
             return []
-        if not changes:
-            return [Text(), Text("Nothing was lost: every device-second was productive.", style="bold")]
         shown = [pair for pair in changes if pair[1].seconds * NS_PER_S >= MIN_GAIN * ledger.window_ns][:SHOWN]
         if not shown:
-            return [Text(), Text("Nothing is left to gain but crumbs, each under 0.1 points.", style="bold")]
+            lost = ledger.amounts_ns.get("productive", 0) < ledger.window_ns
+            said = "Nothing is left to gain but crumbs, each under 0.1 points." if lost else _PERFECT
+            return [] if is_open(ledger) else [Text(), Text(said, style="bold")]
         lines: list[RenderableType] = [Text(), Text("What would return most", style="bold")]
         gains = self._gains([change for _, change in shown], ledger)
         for place, ((run, change), gain) in enumerate(zip(shown, gains, strict=True), 1):
             about = f"{run}: " if run else ""
             table = Table.grid(Column(no_wrap=True), Column(ratio=1), Column(no_wrap=True), padding=(0, 1, 0, 0))
             table.width = min(self._width, _PAGE_WIDTH) - 2
-            table.add_row(f"{place}.", Text(self._glyphs.clean(about + change.text)), Text(gain, style="green"))
+            text = "\n".join(wrap(self._glyphs.clean(about + change.text), table.width - len(gain) - 4))
+            table.add_row(f"{place}.", Text(text), Text(gain, style="green"))
             lines += [_hanging(table), Padding(Text(change.where, style="dim"), (0, 0, 0, 5))]
         return lines
 
     def _gains(self, changes: Sequence[Change], ledger: Ledger) -> list[str]:
         """Points, and money in a column of one width."""
-        price = self._options.price
         shares = [show_percent(change.seconds * NS_PER_S / ledger.window_ns)[:-2] for change in changes]
         up_to = ["up to " if change.up_to else "" for change in changes]
         points = [f"{word:>7}+{share} points" for word, share in zip(up_to, shares, strict=True)]
-        if price is None:
+        costs = self._costs(ledger)
+        if costs is None:
             return points
-        money = [_money(price.cost(change.seconds), price) for change in changes]
+        money = [costs.show(change.seconds) for change in changes]
         width = max(map(len, money))
         return [f"{gain}  {amount:>{width}}" for gain, amount in zip(points, money, strict=True)]
 
 
-def _money(amount: float, price: Price) -> str:
-    """Return the amount; what rounds to nothing is still not nothing."""
-    if 0 < amount < 0.005:
-        return f"<{show_money(0.01, price.currency)}"
-    return show_money(amount, price.currency)
+def _style(name: str) -> str:
+    return "bold red" if name == "unaccounted" else _STYLES[category(name).factor]
 
 
 def _rank(ledger: Ledger, name: str, ns: int) -> int:
@@ -243,12 +251,6 @@ def _hanging(text: RenderableType) -> Padding:
 
 def _spread(spread: Spread) -> list[Text]:
     return [Text(show_seconds(value)) for value in (spread.min_s, spread.median_s, spread.max_s)]
-
-
-def _moment(ns: int | None) -> str:
-    if ns is None:
-        return "-"
-    return datetime.fromtimestamp(ns // NS_PER_S, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _show(ns: int) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from headway.errors import ArgumentError
+from headway.errors import ArgumentError, SourceError
 from headway.ledger.history import Run
+from headway.sources.native import Native, Opened, open_at
 from headway.sources.registry import SOURCES, Source, recognise, unreadable
+from headway.sources.text import clean
 
-__all__ = ["SOURCES", "Source", "load"]
+__all__ = ["SOURCES", "Source", "load", "load_all"]
 
 
 def load(path: str | os.PathLike[str], *, devices: int | None = None, source: str | None = None) -> list[Run]:
@@ -35,6 +38,25 @@ def load(path: str | os.PathLike[str], *, devices: int | None = None, source: st
         >>> [(run.name, run.source, len(run.processes[0].rows)) for run in load(log)]
         [('digits', 'native', 1)]
     """
+    return load_all([path], devices=devices, source=source)
+
+
+def load_all(
+    paths: Sequence[str | os.PathLike[str]], *, devices: int | None = None, source: str | None = None
+) -> list[Run]:
+    """Return the runs at several paths, in the order of the paths, each once.
+
+    Attempts of one native run that are given one by one are one run, as its folder would be.
+
+    Args:
+        paths: As for `load`.
+        devices: As for `load`.
+        source: As for `load`.
+
+    Raises:
+        SourceError: There is nothing to read at a path, or no source knows it.
+        ArgumentError: An argument cannot be used.
+    """
     if devices is not None and (type(devices) is not int or devices < 1):
         raise ArgumentError(
             f"Cannot count {devices!r} devices: it is no whole number above zero",
@@ -42,9 +64,41 @@ def load(path: str | os.PathLike[str], *, devices: int | None = None, source: st
             "bad-devices",
             devices=devices,
         )
-    where = Path(path)
+    batches = [_open(Path(path), devices, source) for path in paths]
+    whole: dict[tuple[str, str], Opened] = {}
+    for item in (item for batch in batches for item in batch if isinstance(item, Opened)):
+        whole[item.key] = whole[item.key] + item if item.key in whole else item
+    elsewhere = [path for item in whole.values() for path in item.elsewhere]
+    runs: list[Run] = []
+    for batch in batches:
+        first = [whole.pop(item.key, None) if isinstance(item, Opened) else item for item in batch]
+        here = [item.run(devices) if isinstance(item, Opened) else item for item in first if _shown(item)]
+        runs += sorted((run for run in here if run is not None), key=lambda run: (run.name, run.path))
+    if elsewhere and not runs:
+        raise _recorded_elsewhere(paths, elsewhere)
+    return runs
+
+
+def _open(path: Path, devices: int | None, source: str | None) -> Sequence[Run | Opened]:
+    chosen = recognise(path, source)
     try:
-        runs = recognise(where, source).load(where, devices)
+        return open_at(path) if isinstance(chosen, Native) else chosen.load(path, devices)
     except OSError as error:  # it went away between the two
-        raise unreadable(where, error) from error
-    return sorted(runs, key=lambda run: (run.name, run.path))
+        raise unreadable(path, error) from error
+
+
+def _shown(item: Run | Opened | None) -> bool:
+    """Return whether it is a run of its own: what its command recorded elsewhere is shown there."""
+    return not (isinstance(item, Opened) and item.elsewhere)
+
+
+def _recorded_elsewhere(paths: Sequence[str | os.PathLike[str]], elsewhere: Sequence[Path]) -> SourceError:
+    shown = ", ".join(clean(os.fspath(path), 4096) for path in paths)
+    others = ", ".join(clean(str(path), 4096) for path in dict.fromkeys(elsewhere))
+    return SourceError(
+        f"Cannot find a run in {shown}: what its commands recorded lies elsewhere, in {others}",
+        "Give that path",
+        "recorded-elsewhere",
+        paths=[os.fspath(path) for path in paths],
+        elsewhere=[str(path) for path in elsewhere],
+    )

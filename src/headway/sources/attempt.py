@@ -42,16 +42,28 @@ class Attempt:
         path: Its folder.
         events: The name of its events' file.
         steps: The name of its rows' file; None where only events are read.
+
+    Attributes:
+        path: Its folder.
+        source: What it is read from: its folder, or its only file.
+        name: What it is called in messages.
+        is_launch: Whether a launcher wrote it.
     """
 
     def __init__(self, path: Path, events: str = jsonl.NAME, steps: str | None = npy.NAME) -> None:
         self.path = path
+        self.source = path if steps else path / events
         self.name = clean(path.name)
         self.is_launch = path.name.endswith(LAUNCH)
         self._columns = Columns()
         label = f"{self.name}/" if steps else ""
         self._events = jsonl.EventFile(path / events, label + clean(events), self._columns)
         self._steps = npy.StepFile(path / steps, label + steps, self._columns) if steps else None
+
+    @property
+    def run_name(self) -> str:
+        """The run it names; empty where it names none."""
+        return next((clean(opened.run) for opened in self._events.opens if opened.run), "")
 
     @property
     def bytes_read(self) -> int:

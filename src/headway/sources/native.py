@@ -15,9 +15,11 @@ from headway.events import Unknown, decode
 from headway.ledger.history import Process, Run
 from headway.sources import jsonl, npy
 from headway.sources.attempt import Attempt, holds_log, named_as_attempt
+from headway.sources.launch import pointers, widen
 from headway.sources.text import clean
 
 _LINES_TRIED = 50
+_FOLDERS_TRIED = 100
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,58 @@ class Native:
 
     def load(self, path: Path, devices: int | None) -> list[Run]:
         """Return the runs at a path: a root, a run, an attempt, or one file of it."""
-        found = find(path)
-        runs = []
-        for run in found:
-            logs = [attempt_at(folder) for folder in run.attempts]
-            for log in logs:
-                log.poll(through=True)
-                log.finish()
-            runs.append(assemble(run, logs, devices, final=True))
-        return runs
+        return [opened.run(devices) for opened in open_at(path)]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run that was found, and its logs, read.
+
+    Attributes:
+        found: Where.
+        logs: One a process or launch.
+    """
+
+    found: Found
+    logs: tuple[Attempt, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells runs apart: the folder that holds the attempts, or the only file, and the run's name."""
+        first = self.found.attempts[0]
+        home = os.path.dirname(os.path.abspath(first)) if first.is_dir() else first  # noqa: PTH100, PTH120
+        names = (log.run_name for log in self.logs if log.run_name)
+        return os.path.realpath(home), next(names, self.found.name)
+
+    @property
+    def elsewhere(self) -> list[Path]:
+        """The folders of the runs that its commands recorded, where it holds nothing but their launch logs."""
+        if not all(log.is_launch and pointers(log.path) for log in self.logs):
+            return []
+        return list(dict.fromkeys(Path(found.path).parent for log in self.logs for found in pointers(log.path)))
+
+    def run(self, devices: int | None) -> Run:
+        """Return the run; devices as for `headway.load`."""
+        return assemble(self.found, self.logs, devices, final=True)
+
+    def __add__(self, other: Opened) -> Opened:
+        """Return both as one run, each of their logs once."""
+        logs = {os.path.realpath(log.source): log for log in (*other.logs, *self.logs)}
+        home = Path(self.key[0])
+        found = Found(home, home.name, (*self.found.attempts, *other.found.attempts)) if home.is_dir() else self.found
+        return Opened(found, tuple(logs.values()))
+
+
+def open_at(path: Path) -> list[Opened]:
+    """Return the runs at a path with their logs, read to their ends."""
+    result = []
+    for found in find(path):
+        logs = tuple(attempt_at(folder) for folder in found.attempts)
+        for log in logs:
+            log.poll(through=True)
+            log.finish()
+        result.append(Opened(found, logs))
+    return result
 
 
 def find(path: Path) -> list[Found]:
@@ -71,6 +116,11 @@ def find(path: Path) -> list[Found]:
     inside = _folders(path)
     here = _run(path, inside)
     return [here] if here else [run for folder in inside if (run := _run(folder, _folders(folder)))]
+
+
+def below(path: Path) -> Path | None:
+    """Return the first folder in a folder at which runs are found; None where there is none."""
+    return next((folder for folder in _folders(path)[:_FOLDERS_TRIED] if find(folder)), None)
 
 
 def _run(path: Path, inside: Sequence[Path]) -> Found | None:
@@ -125,18 +175,23 @@ def assemble(found: Found, logs: Sequence[Attempt], devices: int | None, *, fina
     warnings: list[str] = []
     logs = sorted(logs, key=lambda log: (log.is_launch, *log.identity()))
     chosen: list[Attempt] = []
+    launches: list[Process] = []
     for log in logs:
         process = log.process(devices, final=final)
         if log.is_launch:
+            joined = process is not None and any(other.open.attempt == process.open.attempt for other in processes)
+            if not joined and pointers(log.path):
+                continue  # its command recorded itself, as another run
             warnings += _exit_note(log, process)
-            if process is None or any(other.open.attempt == process.open.attempt for other in processes):
+            if process is None or joined:
+                launches += [process] if process else []
                 continue
         if process is None:
             warnings += log.left_out(final=final) if final else []
             continue
         processes.append(process)
         chosen.append(log)
-    processes = _told_apart(processes, chosen)
+    processes = widen(_told_apart(processes, chosen), launches)
     names = dict.fromkeys(process.open.run for process in processes if process.open.run)
     if len(names) > 1:
         warnings.append(f"its logs name {len(names)} runs, {', '.join(names)}; one folder is one run")

@@ -9,7 +9,7 @@ from headway.errors import ArgumentError, SourceError
 from headway.ledger.history import Run
 from headway.sources import files
 from headway.sources.mlperf import MLPerf
-from headway.sources.native import Native
+from headway.sources.native import Native, below
 from headway.sources.text import clean
 
 
@@ -106,6 +106,8 @@ def _unknown(path: Path, head: bytes, reasons: dict[str, str]) -> SourceError:
     said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     if path.is_dir():
         step = "Give a run's folder, a folder of runs, or a log file"
+        if deeper := below(path):
+            step = f"There is one in {clean(str(deeper), 4096)}: give that path"
         return SourceError(f"Cannot find a run in {shown}: {said}", step, "no-runs", path=shown, reasons=reasons)
     if not head:
         return SourceError(f"Cannot read {shown}: it is empty", "Give a file with content", "empty-file", path=shown)
