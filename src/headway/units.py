@@ -25,6 +25,8 @@ _DURATION: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
 _PRICE: Final = re.compile(
     r"\s*(?P<sign>[$€£])?\s*(?P<amount>\d+(?:\.\d+)?)\s*(?P<currency>[A-Za-z]{3})?\s*(?:/|\s+per\s+)\s*(?P<per>[a-z]+)\s*"
 )
+_LONGEST_NS: Final = 1000 * 366 * 86400 * NS_PER_S
+_MOST_DIGITS: Final = 20
 _SIGNS: Final = {"$": "USD", "€": "EUR", "£": "GBP"}
 
 
@@ -43,11 +45,12 @@ def parse_duration(text: str) -> int:
     """
     rest, total_ns = text.strip(), 0
     while rest and (match := _DURATION.match(rest)) and match[2].lower() in _SECONDS:
-        total_ns += round(float(match[1]) * _SECONDS[match[2].lower()] * NS_PER_S)
+        seconds = float(match[1]) * _SECONDS[match[2].lower()]
+        total_ns += round(min(seconds, _LONGEST_NS) * NS_PER_S)
         rest = rest[match.end() :]
-    if rest or total_ns <= 0:
+    if rest or not 0 < total_ns <= _LONGEST_NS:
         raise ArgumentError(
-            f"Cannot read the duration {text!r}: it is no positive number with a unit",
+            f"Cannot read the duration {text[:40]!r}: it is no number with a unit, above 0 and below 1000 years",
             "Write it as 30s, 10m, 1h30m or 2d",
             "bad-duration",
             text=text,
@@ -111,9 +114,9 @@ class Price:
             Price(per_device_hour=2.0, currency='USD')
         """
         match = _PRICE.fullmatch(text)
-        if match is None or match["per"].lower() not in _SECONDS:
+        if match is None or match["per"].lower() not in _SECONDS or len(match["amount"]) > _MOST_DIGITS:
             raise ArgumentError(
-                f"Cannot read the price {text!r}: it is no amount of money for a time",
+                f"Cannot read the price {text[:40]!r}: it is no amount of money for a time",
                 'Write it as "2 USD/h", the price of one device for one hour',
                 "bad-price",
                 text=text,

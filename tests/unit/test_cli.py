@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -239,3 +240,35 @@ def test_a_reader_that_has_gone_is_no_error(log, options):
     )
     os.close(writer)
     assert result.stderr == b""
+
+
+def process(command, *, check=False, **options):
+    return subprocess.run(
+        f"{sys.executable} -m headway {command}", shell=True, capture_output=True, text=True, check=check, **options
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+@pytest.mark.parametrize("flag", ["", "--json"])
+def test_an_output_that_cannot_be_written_is_one_line(log, flag):
+    done = process(f"report {log} {flag} >/dev/full")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "cannot write the output" in done.stderr
+
+
+def test_a_closed_output_keeps_the_exit_code(log):
+    assert process("run --no-report -- sh -c 'exit 7' >&-").returncode == 7
+    assert process(f"report {log} --json >&-").returncode == 0
+
+
+def test_a_narrow_screen_cuts_no_figure_short(log):
+    done = process(f'report {log} --price "3 USD/h"', check=True, env=os.environ | {"COLUMNS": "30"})
+    assert "USD" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) == 72 or "100.0 %" in done.stdout
+
+
+@pytest.mark.parametrize("option", [("--last", "9" * 400 + "h"), ("--price", "9" * 330 + " USD/h")])
+def test_a_number_without_end_is_a_clear_error(log, option):
+    done = process(f"report {log} --json {option[0]} '{option[1]}'")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

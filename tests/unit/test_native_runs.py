@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headway.errors import SourceError
-from headway.events import Exit, Span
+from headway.events import Close, Span
 from headway.ledger.account import account
 from headway.record.steplog import field_names, header
 from headway.sources import load, load_all
@@ -93,7 +93,7 @@ BOOT = {"wall_ns": 1_700_000_000 * S, "mono_ns": 0, "host": "h"}
 def launched(root, *, attempt="a0", begin=0, end=100, code=-9, rank=0, **fields):
     """A launcher's log, its times in seconds."""
     at = {**BOOT, "wall_ns": BOOT["wall_ns"] + begin * S, "mono_ns": begin * S, **fields}
-    ended = line("exit", code=code, at=end * S), line("close", at=end * S, reason="signal")
+    ended = line("exit", code=code, at=end * S), line("close", at=end * S, reason="signal" if code else "finished")
     name = f"{attempt}.r{rank}-launch" if rank else f"{attempt}-launch"
     return write(root / name, opened(attempt, rank, **at), *ended)
 
@@ -106,8 +106,8 @@ def recorded(root, begin, *lines, attempt="a0", rank=0, **fields):
 def spans(process):
     """Where it begins, its start-up and its end [s]."""
     startup = [(event.start // S, event.end // S) for event in process.events if isinstance(event, Span)]
-    exits = [event.at // S for event in process.events if isinstance(event, Exit)]
-    return process.open.mono_ns // S, startup, exits
+    ends = [event.at // S for event in process.events if isinstance(event, Close)]
+    return process.open.mono_ns // S, startup, ends
 
 
 def test_a_process_begins_and_ends_with_its_launch(tmp_path):
@@ -126,14 +126,24 @@ def test_a_process_begins_and_ends_with_its_launch(tmp_path):
 def test_a_process_that_closed_ends_where_it_closed(tmp_path):
     launched(tmp_path, begin=10, code=0)
     recorded(tmp_path, 30, line("close", at=60 * S))
-    assert spans(load(tmp_path)[0].processes[0]) == (10, [(10, 30)], [])
+    assert spans(load(tmp_path)[0].processes[0]) == (10, [(10, 30)], [60])
 
 
-def test_ranks_of_a_launch_begin_with_it_and_end_by_themselves(tmp_path):
+def test_a_process_that_closed_in_good_faith_and_failed_ends_as_its_launch_says(tmp_path):
+    launched(tmp_path, begin=10, code=3)
+    recorded(tmp_path, 30, line("saved", step=0, at=40 * S), line("close", at=60 * S))
+    assert spans(load(tmp_path)[0].processes[0]) == (10, [(10, 30)], [60, 100])
+    assert account(load(tmp_path)).by("attempt")["a0"].parts[0].ended == "signal"
+
+
+def test_ranks_of_a_launch_begin_and_end_with_it(tmp_path):
     launched(tmp_path, begin=10)
     for rank in range(2):
         recorded(tmp_path, 30 + rank, rank=rank, world_size=2)
-    assert [spans(process) for process in load(tmp_path)[0].processes] == [(10, [(10, 30)], []), (10, [(10, 31)], [])]
+    assert [spans(process) for process in load(tmp_path)[0].processes] == [
+        (10, [(10, 30)], [100]),
+        (10, [(10, 31)], [100]),
+    ]
 
 
 def test_ranks_with_a_launcher_each_have_their_own(tmp_path):
@@ -159,11 +169,11 @@ def test_clocks_may_differ_by_a_second(tmp_path):
     assert spans(load(tmp_path)[0].processes[0]) == (10, [(10, 30)], [100])
 
 
-def test_a_restart_inside_a_launch_begins_by_itself(tmp_path):
+def test_a_restart_inside_a_launch_begins_by_itself_and_the_last_ends_with_it(tmp_path):
     launched(tmp_path, begin=10)
     recorded(tmp_path, 30)
     recorded(tmp_path, 60, attempt="a0.0001")
-    assert [spans(process) for process in load(tmp_path)[0].processes] == [(10, [(10, 30)], []), (60, [], [])]
+    assert [spans(process) for process in load(tmp_path)[0].processes] == [(10, [(10, 30)], []), (60, [], [100])]
 
 
 def test_a_launch_whose_command_recorded_another_run_stands_for_nothing(tmp_path):

@@ -378,3 +378,22 @@ def test_ranks_of_one_launch_have_launch_logs_of_their_own(tmp_path):
         ("slurm7-0000", 1, 2),
     ]
     assert all(folder.name.endswith("-launch") for folder in log_folders(tmp_path))
+
+
+def test_a_run_recorded_elsewhere_begins_and_ends_with_its_launch(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, sys, headway\n"
+        "rec = headway.start('mine', dir=sys.argv[1])\n"
+        "for _ in rec.track(range(9), quiet=True): pass\n"
+        "rec.saved(3)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    command = [sys.executable, "-m", "headway", "run", "--dir", tmp_path / "logs", "--", sys.executable, script]
+    done = subprocess.run([*command, tmp_path / "other"], capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + 9
+    assert "mine" in done.stderr
+    ledger = headway.account(headway.load(tmp_path / "other"))
+    assert ledger.parts[0].ended == "signal"
+    assert (ledger.steps.executed, ledger.steps.retained) == (9, 4)
+    assert ledger.amounts_ns["startup"] > ledger.amounts_ns["productive"]

@@ -81,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         headway, version 0.1.0
         0
     """
+    _give_streams()
     try:
         result = cli.main(args=None if arguments is None else [*arguments], prog_name="headway", standalone_mode=False)
         sys.stdout.flush()
@@ -93,7 +94,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _close_quietly()
+    except OSError as error:  # what reads and runs says its own; this is the output
+        _close_quietly()
+        return _fail(f"cannot write the output: {error.strerror or error}")
     return result if isinstance(result, int) else 0
+
+
+def _give_streams() -> None:
+    """Take the place of a standard stream that was closed by one that goes nowhere, under its own number."""
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            mode = os.O_RDONLY if name == "stdin" else os.O_WRONLY
+            nowhere = os.open(os.devnull, mode)  # the lowest free number: this one
+            os.set_inheritable(nowhere, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _fail(message: str) -> int:

@@ -118,9 +118,11 @@ def _print(entries: Sequence[Entry], options: Options, *, err: bool, as_json: bo
         return
     from rich.console import Console
 
-    from headway.report.terminal import print_report
+    from headway.report.terminal import MIN_WIDTH, print_report
 
-    print_report(entries, options, Console(file=stream))
+    console = Console(file=stream)
+    console.width = max(console.width, MIN_WIDTH)
+    print_report(entries, options, console)
 
 
 @dataclass(frozen=True, slots=True)

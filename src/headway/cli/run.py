@@ -139,16 +139,16 @@ class Launcher:
 
     def recorded(self) -> list[list[str]]:
         """Return for each attempt the folders of the runs that its processes recorded, wherever they lie."""
+        return [self._recorded_of(*launch) for launch in zip(self.attempts, self.folders, strict=True)]
+
+    def _recorded_of(self, attempt: str, folder: str) -> list[str]:
         from headway.sources.launch import pointers
 
-        found = []
-        for attempt, folder in zip(self.attempts, self.folders, strict=True):
-            name = glob.escape(safe_name(attempt))
-            patterns = (f"*/{name}-r[0-9]*", f"*/{name}.*-r[0-9]*")
-            paths = [path for pattern in patterns for path in Path(self.root).glob(pattern)]
-            paths += [Path(pointer.path) for pointer in (pointers(Path(folder)) if folder else ())]
-            found.append(sorted({str(path.parent) for path in paths if path.is_dir()}))
-        return found
+        name = glob.escape(safe_name(attempt))
+        patterns = (f"*/{name}-r[0-9]*", f"*/{name}.*-r[0-9]*")
+        paths = [path for pattern in patterns for path in Path(self.root).glob(pattern)]
+        paths += [Path(pointer.path) for pointer in (pointers(Path(folder)) if folder else ())]
+        return sorted({str(path.parent) for path in paths if path.is_dir()})
 
     def run_folders(self, recorded: list[list[str]]) -> list[str]:
         """Return the folders to report on; for an attempt that recorded nothing it is the launcher's own."""
@@ -210,6 +210,17 @@ class Launcher:
         reason = "finished" if code == 0 else "signal" if code < 0 or self._stopped else "failed"
         log.write(Close(at=now, reason=reason))
         log.close()
+        self._tell_runs(Path(log.path))
+
+    def _tell_runs(self, log: Path) -> None:
+        """Leave a copy of a launch's log with each run it recorded elsewhere: how that began and ended."""
+        for folder in self._recorded_of(self.attempts[-1], self.folders[-1]):
+            if not log.parent.parent.samefile(folder):
+                try:
+                    (Path(folder) / log.parent.name).mkdir()
+                    shutil.copyfile(log, Path(folder) / log.parent.name / log.name)
+                except OSError as error:
+                    self._faults.note("folder", error)
 
     def _wait(self, process: subprocess.Popen[bytes], held: set[signal.Signals]) -> int:
         """Wait for the command and pass on what signals come; return its exit code."""

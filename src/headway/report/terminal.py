@@ -30,6 +30,8 @@ from headway.units import show_percent, show_seconds
 
 UNACCOUNTED_FIRST: Final = 0.01
 """Share of the window from which time without a name is the first thing to read."""
+MIN_WIDTH: Final = 72
+"""Columns of the narrowest page: a screen with fewer wraps its lines, which is better than figures cut short."""
 MIN_GAIN: Final = 0.001
 """Share of the window below which a change is not worth a reader's time."""
 _STYLES: Final = {None: "green", "R": "yellow", "S": "magenta", "P": "cyan"}

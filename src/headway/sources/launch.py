@@ -7,7 +7,6 @@ where its log lies; nothing is read there because of it.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Final
 import msgspec
 
 from headway.clock import NS_PER_S
-from headway.events import Close, Exit, Open, Span
+from headway.events import Close, Open, Span
 from headway.ledger.history import Process
 from headway.sources import files
 
@@ -66,22 +65,26 @@ def _pointer(path: Path) -> Pointer | None:
 def widen(processes: Sequence[Process], launches: Sequence[Process]) -> list[Process]:
     """Return the processes with the time that only their launcher saw.
 
-    Each begins with its launch: what lies before its own open line is startup. One that alone
-    recorded of its launch, and did not close, ends with the command.
+    Each begins with its launch: what lies before its own open line is startup. The last of each
+    rank ends with the command, where it wrote no end of its own or did not know of its failure.
 
     Args:
         processes: What recorded itself.
         launches: What `headway run` wrote of the same run.
     """
     found = [_launch_of(process, launches) for process in processes]
-    shared = Counter(id(launch) for launch in found if launch is not None)
+    last: dict[tuple[int, int], Process] = {}
+    for process, launch in zip(processes, found, strict=True):
+        before = last.setdefault((id(launch), process.open.rank), process)
+        if process.open.wall_ns > before.open.wall_ns:
+            last[id(launch), process.open.rank] = process
     result = []
     for process, launch in zip(processes, found, strict=True):
         if launch is None:
             result.append(process)
             continue
         begun = _begun(process, launch) if process.open.attempt == launch.open.attempt else process
-        result.append(_ended(begun, launch) if shared[id(launch)] == 1 else begun)
+        result.append(_ended(begun, launch) if last[id(launch), process.open.rank] is process else begun)
     return result
 
 
@@ -114,7 +117,9 @@ def _begun(process: Process, launch: Process) -> Process:
 
 
 def _ended(process: Process, launch: Process) -> Process:
-    if any(isinstance(event, Close) for event in process.events):
+    """Give a process the end its launcher saw: it was killed, or closed in good faith and then failed."""
+    end = next((event for event in launch.events if isinstance(event, Close)), None)
+    own = [event.reason for event in process.events if isinstance(event, Close)]
+    if end is None or end.at < process.open.mono_ns or (own and (own != ["finished"] or end.reason == "finished")):
         return process
-    ends = [event for event in launch.events if isinstance(event, Exit) and event.at >= process.open.mono_ns]
-    return replace(process, events=(*process.events, *ends[:1]))
+    return replace(process, events=(*process.events, end))
