@@ -30,6 +30,7 @@ def run(text, root, **environ):
     [
         ("", 0, "finished"),
         ("sys.exit(0)", 0, "finished"),
+        ("sys.exit(1)", 1, "finished"),  # as documented: the code cannot be seen from inside
         ("raise ValueError", 1, "failed"),
         ("raise KeyboardInterrupt", -signal.SIGINT, "signal"),
         (KILL, -signal.SIGTERM, "signal"),
@@ -211,6 +212,14 @@ def test_a_child_may_record_for_itself(tmp_path):
     parent, own = log_folders(tmp_path)
     assert (len(rows(parent)), len(rows(own))) == (1, 3)
     assert (reason(parent), reason(own)) == ("finished", "finished")
+
+
+@pytest.mark.parametrize("begin", ["own = headway.start('r', attempt='a')", "own = headway"])
+def test_a_fork_in_a_span_is_in_none_of_its_own(tmp_path, begin):
+    child = begin + "\nlist(own.track([1, 2, 3]))\nwith rec.span('x'): pass\nsys.exit()"
+    text = "span = rec.span('device_init')\nspan.__enter__()\n"
+    script(FORK.format(child=indent(child)).replace("pid = os", text + "pid = os"), tmp_path)
+    assert sorted(len(rows(folder)) for folder in log_folders(tmp_path)) == [1, 3]
 
 
 def test_a_fork_while_another_thread_writes_does_not_hang_the_child(tmp_path):

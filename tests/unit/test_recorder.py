@@ -1,7 +1,9 @@
 import asyncio
+import gc
 import logging
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ import headway
 from headway.clock import ManualClock
 from headway.events import SPAN_CATEGORIES, Begin, ClockPair, End, Fault, Notice, Open, Restored, Rows, Saved, Span
 from headway.record.recorder import active
+from headway.record.span import _here
+from headway.sources.columns import BOUND
 
 from recorded import events, log_folders, reason, rows
 
@@ -178,6 +182,26 @@ def test_a_step_is_a_row_with_its_phases(rec, clock):
         (8, 1_875_000_000, 2_875_000_000, 0, 0, 0, 2),
     ]
     assert not rec.faults.counts
+
+
+def test_no_number_is_written_that_a_reader_takes_for_damage(rec):
+    for n in (BOUND, BOUND - 1):
+        with rec.step(n):
+            pass
+        rec.saved(n)
+    rec.close()
+    assert rows(rec.path)["step"].tolist() == [0, BOUND - 1]
+    assert [event.step for event in events(rec.path, Saved)] == [BOUND - 1]
+    assert rec.faults.counts == {"argument": 2}
+
+
+@pytest.mark.parametrize(("clock", "faults"), [(None, {}), (5, {"argument": 1}), (object(), {"argument": 1})])
+def test_what_is_no_clock_is_the_systems(tmp_path, clock, faults):
+    before = time.monotonic_ns()
+    with headway.start("r", dir=tmp_path, clock=clock) as rec, rec.step():
+        pass
+    assert before <= rows(rec.path)["start_ns"][0] <= time.monotonic_ns()
+    assert rec.faults.counts == faults
 
 
 def test_numbering_goes_on_after_what_was_restored(rec):
@@ -495,6 +519,119 @@ def test_a_span_that_another_thread_ends_is_closed_once(rec):
     assert len(events(rec.path, End)) == 1
     assert len(list(rec.track([1, 2], quiet=True))) == 2
     assert rec.tracker.summary().total_batches == 2
+
+
+def test_a_span_left_open_at_the_close_does_not_swallow_the_next_recorders_steps(tmp_path):
+    first = headway.start("a", dir=tmp_path)
+    left_open = first.span("evaluation")
+    left_open.__enter__()
+    first.close()
+    with headway.start("b", dir=tmp_path) as second:
+        list(second.track(range(5), quiet=True))
+    assert len(rows(second.path)) == 5
+    left_open.__exit__(None, None, None)
+
+
+def test_a_span_of_one_recorder_is_none_of_another(tmp_path, rec):
+    with headway.start("b", dir=tmp_path) as other, rec.span("evaluation"):
+        list(other.track(range(5), quiet=True))
+        list(rec.track(range(3), quiet=True))
+    assert (len(rows(other.path)), rec.tracker.summary().total_batches) == (5, 0)
+
+
+def test_an_evaluation_of_one_task_does_not_swallow_the_steps_of_another(rec):
+    shared = rec.span("evaluation")
+
+    async def evaluate(turns):
+        with shared:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            list(rec.track(range(3), quiet=True))
+
+    async def train():
+        await asyncio.sleep(0)
+        for _ in rec.track(range(20), quiet=True):
+            await asyncio.sleep(0)
+
+    async def main():
+        await asyncio.gather(evaluate(2), train(), evaluate(4))
+
+    asyncio.run(main())
+    rec.close()
+    assert len(rows(rec.path)) == 20
+    assert [event.id for event in events(rec.path, End)] == [1, 2]
+
+
+def test_a_task_of_an_evaluation_evaluates_while_that_lasts(rec):
+    async def loop():
+        list(rec.track(range(2), quiet=True))
+
+    async def main():
+        with rec.span("evaluation"):
+            await asyncio.create_task(loop())
+            later = asyncio.create_task(loop())
+        await later
+
+    asyncio.run(main())
+    assert rec.tracker.summary().total_batches == 2
+
+
+def test_spans_that_other_threads_end_do_not_pile_up(rec):
+    for _ in range(5):
+        span = rec.span("x")
+        span.__enter__()
+        _in_thread(lambda span=span: span.__exit__(None, None, None))
+    assert len(_here.get()) <= 1
+
+
+# --- a recorder that is dropped -------------------------------------------------------------
+
+
+def open_files():
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux only")
+def test_a_recorder_that_nobody_has_any_more_lets_its_files_go(tmp_path):
+    headway.start("last", dir=tmp_path)
+    before = open_files()
+    for _ in range(5):
+        rec = headway.start("r", dir=tmp_path)
+        with rec.span("evaluation"):
+            pass
+        with rec.step():
+            pass
+        rec.saved("x")
+    paths = [rec.path]
+    del rec
+    with headway.start("last", dir=tmp_path):
+        assert open_files() <= before + 3
+    found = events(paths[0])
+    assert [event.what for event in found if isinstance(event, Fault)] == ["argument"]
+    assert reason(paths[0]) is None  # nobody said how it ended
+    assert len(rows(paths[0])) == 1
+    assert (Path(paths[0]) / "steps.npy").stat().st_size < 5000
+
+
+def test_the_newest_recorder_stays_for_a_bare_track(tmp_path):
+    path = headway.start("r", dir=tmp_path).path
+    gc.collect()
+    list(headway.track(range(3), quiet=True))
+    active().close()
+    assert (len(rows(path)), reason(path)) == (3, "finished")
+
+
+def test_whoever_has_its_tracker_still_records(tmp_path):
+    rec = headway.start("r", dir=tmp_path)
+    tracker, path = rec.tracker, rec.path
+    tracker.on_first_batch = None
+    del rec
+    headway.start("other", dir=tmp_path).close()
+    gc.collect()
+    with tracker.batch():
+        pass
+    assert len(rows(path)) == 1
 
 
 # --- never into training --------------------------------------------------------------------

@@ -1,13 +1,17 @@
+import copy
+import gc
 import io
 import logging
 import pickle
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import headway
 from headway.clock import ManualClock
-from headway.events import Open
+from headway.events import Fault, Open
 from headway.record import track as track_module
 
 from recorded import events, log_folders, reason, rows, script
@@ -113,23 +117,16 @@ def test_phases_without_a_source_are_left_alone(tmp_path):
 # --- how a loop ends ------------------------------------------------------------------------
 
 
-def test_a_break_ends_the_step_and_closes_the_generator(rec, clock):
-    closed = []
-
-    def items():
-        try:
-            yield from slow(clock, 10)
-        finally:
-            closed.append(True)
-
-    loader = items()
+def test_a_break_ends_the_step_and_leaves_the_generator_open(rec, clock):
+    loader = slow(clock, 10)
     for item in rec.track(loader):
         clock.advance(1)
         if item == 1:
             break
-    assert closed == [True]
+    assert next(loader) == 2
+    assert list(rec.track(loader)) == [3, 4, 5, 6, 7, 8, 9]
     rec.close()
-    assert (rows(rec.path)["end_ns"] - rows(rec.path)["start_ns"]).tolist() == [2 * 10**9] * 2
+    assert (rows(rec.path)["end_ns"] - rows(rec.path)["start_ns"]).tolist()[:2] == [2 * 10**9] * 2
 
 
 def test_an_exception_in_the_loop_ends_the_step(rec, clock):
@@ -165,26 +162,58 @@ def test_an_iterator_that_is_no_generator_is_not_closed(rec):
     assert stream.readline() == "b\n"
 
 
-def test_what_an_iterable_made_for_the_loop_is_closed(rec):
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_generator_that_the_loader_made_for_the_loop_is_closed_with_it(rec, monkeypatch, quiet):
+    monkeypatch.setattr("sys.stderr", io.StringIO())
     closed = []
 
     class Loader:
         def __iter__(self):
-            return Items()
+            try:
+                yield from range(10)
+            finally:
+                closed.append(True)
 
-    class Items:
-        def __iter__(self):
-            return self
-
-        def __next__(self):
-            return 1
-
-        def close(self):
-            closed.append(True)
-
-    for _ in rec.track(Loader()):
+    for _ in rec.track(Loader(), quiet=quiet):
         break
     assert closed == [True]
+
+
+def test_what_fails_as_it_is_closed_does_not_reach_the_loop(rec, monkeypatch):
+    told = []
+    monkeypatch.setattr("sys.unraisablehook", lambda args: told.append(str(args.exc_value)))
+
+    class Loader:
+        def __iter__(self):
+            try:
+                yield from range(10)
+            finally:
+                raise RuntimeError("close failed")
+
+    for loader in (Loader(), rec.track(Loader())):
+        for _ in loader:
+            break
+    assert told == ["close failed"] * 2
+
+
+@pytest.mark.parametrize("where", ["alone", "in a step", "in an evaluation"])
+def test_a_file_that_the_loader_kept_is_there_in_the_next_epoch(rec, tmp_path, where):
+    (tmp_path / "lines").write_text("a\nb\n")
+
+    class Lines:
+        def __init__(self):
+            self.file = (tmp_path / "lines").open(encoding="utf-8")
+
+        def __iter__(self):
+            self.file.seek(0)
+            return self.file
+
+    loader = Lines()
+    around = {"alone": nullcontext, "in a step": rec.step, "in an evaluation": lambda: rec.span("evaluation")}[where]
+    with loader.file, around():
+        for _ in rec.track(loader):
+            break
+        assert [list(rec.track(loader)) for _ in range(2)] == [["a\n", "b\n"]] * 2
 
 
 def test_no_iterable_raises_as_it_does_without(rec):
@@ -222,6 +251,79 @@ def test_a_loop_in_a_span_of_ones_own_is_training(rec):
     with rec.span("phase one"):
         list(rec.track([1, 2]))
     assert steps(rec) == [0, 1]
+
+
+def test_a_half_used_iterator_that_is_kept_does_not_swallow_a_loop_unsaid(rec):
+    kept = iter(rec.track([1, 2, 3]))
+    next(kept)
+    assert len(list(rec.track(range(100)))) == 100
+    for _ in range(20):
+        with rec.step():
+            pass
+    rec.close()
+    assert rec.faults.counts == {"nested-loop": 120}
+    assert [(fault.what, fault.count) for fault in events(rec.path, Fault)] == [("nested-loop", 120)]
+    kept.close()
+    assert rec.faults.counts == {"nested-loop": 120}
+
+
+def test_one_that_is_dropped_lets_the_next_loop_record_and_says_what_it_swallowed(rec):
+    kept = iter(rec.track([1, 2, 3]))
+    next(kept)
+    list(rec.track(range(5)))
+    del kept
+    gc.collect()
+    assert rec.faults.counts == {"nested-loop": 5}
+    list(rec.track(range(7)))
+    assert rec.tracker.summary().total_batches == 8
+
+
+def test_a_first_item_taken_for_a_look_is_one_step(rec):
+    loader = rec.track([1, 2, 3])
+    assert next(iter(loader)) == 1
+    list(loader)
+    assert steps(rec) == [0, 1, 2, 3]
+
+
+def test_a_loop_in_a_loop_that_goes_on_is_no_fault(rec):
+    for n in rec.track(range(4)):
+        list(rec.track(range(3)))
+        with rec.step():
+            pass
+        if n == 2:
+            with rec.span("evaluation"):
+                list(rec.track(range(9)))
+            continue
+    for pair in zip(rec.track(range(4)), rec.track(range(4)), strict=True):
+        if pair == (2, 2):
+            break
+    for _ in rec.track(rec.track(range(3))):
+        break
+    assert steps(rec) == list(range(8))
+
+
+def test_a_loop_while_another_threads_step_is_open_is_counted(rec):
+    thread = threading.Thread(target=lambda: list(rec.track(range(5))))
+    with rec.step():
+        thread.start()
+        thread.join()
+    rec.close()
+    assert rec.faults.counts == {"step-thread": 5}
+    assert len(rows(rec.path)) == 1
+
+
+def test_a_step_that_another_thread_begins_during_a_loop_is_counted(rec):
+    step = rec.step()
+    for n in rec.track(range(4)):
+        if n == 1:
+            items = iter(rec.track(range(3)))
+    with rec.step():
+        thread = threading.Thread(target=lambda: list(items))
+        thread.start()
+        thread.join()
+    del step
+    rec.close()
+    assert rec.faults.counts == {"step-thread": 3}
 
 
 # --- the loader shows through ---------------------------------------------------------------
@@ -266,9 +368,38 @@ def test_all_attributes_are_the_loaders(rec):
         rec.track([1]).set_epoch(1)
 
 
-def test_copies_of_a_tracked_loader_do_not_recurse(rec):
-    with pytest.raises((AttributeError, TypeError, pickle.PicklingError)):
-        pickle.dumps(rec.track([1]))
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize(
+    "line", [lambda rec, loader: rec.track(loader, first_step=5), lambda _, loader: headway.track(loader)]
+)
+def test_a_copy_wraps_a_copy_of_the_loader_and_records_here(rec, again, line):
+    loader = Loader()
+    tracked = line(rec, loader)
+    other = again(tracked)
+    other.set_epoch(7)
+    assert (loader.epoch, list(other), list(tracked)) == (0, [7, 7], [0, 0])
+    assert len(steps(rec)) == 4
+
+
+def test_what_the_loader_holds_is_shared_by_a_copy_and_not_by_a_deep_one(rec):
+    tracked = rec.track([[1], [2]])
+    assert copy.copy(tracked).__iter__().__next__() is tracked.__iter__().__next__()
+    assert copy.deepcopy(tracked).__iter__().__next__() is not tracked.__iter__().__next__()
+
+
+def test_a_loader_that_cannot_be_pickled_says_so_itself(rec):
+    with pytest.raises(TypeError, match="generator"):
+        pickle.dumps(rec.track(n for n in range(3)))
+
+
+def test_in_another_process_it_records_there(rec, tmp_path):
+    (tmp_path / "loader").write_bytes(pickle.dumps([rec.track([1, 2, 3]), headway.track([4], run="r")]))
+    load = f"import headway, pickle\nloaders = pickle.load(open({str(tmp_path / 'loader')!r}, 'rb'))\n"
+    script(load + "for one in loaders: list(one)", tmp_path / "implicit")
+    assert [len(rows(folder)) for folder in log_folders(tmp_path / "implicit")] == [3, 1]
+    script(load + "with headway.start('r'):\n  for one in loaders: list(one)", tmp_path / "started")
+    assert [len(rows(folder)) for folder in log_folders(tmp_path / "started")] == [4]
+    assert steps(rec) == []
 
 
 @pytest.mark.parametrize("make", [list, iter, tuple, lambda x: (i for i in x), dict.fromkeys])

@@ -92,6 +92,51 @@ class TestSeed:
         assert tracker.per_batch_transform == [1.0]
         assert tracker.per_batch_transfer == [0.25]
 
+    def test_reset_in_a_batch_leaves_that_batch_open(self, tracker, clock):
+        one_batch(tracker, clock, 1.0)
+        tracker.start_batch()
+        with tracker.time_source():
+            clock.advance(0.25)
+            tracker.reset()
+            clock.advance(0.25)
+        tracker.end_batch()
+        assert tracker.summary() == GoodputMetrics(1, 0.5, 0.5, 0.0, 0.0, 0.5, 0.0, 1.0)
+        assert tracker.per_batch_wall == [0.5]
+        assert tracker.faults.counts == {}
+
+    def test_a_timer_is_a_decorator_that_times_each_call(self, tracker, clock):
+        waited = []
+
+        @tracker.batch()
+        def step():
+            return load(0.5) + move(0.25)
+
+        @tracker.time_source()
+        def load(seconds, *, again=True):
+            """Load."""
+            clock.advance(seconds)
+            return 1 + (load(seconds, again=False) if again else 0)
+
+        @tracker.time_transfer(wait_for=lambda: waited.append(1))
+        def move(seconds):
+            clock.advance(seconds)
+            return 1
+
+        @tracker.time("none")
+        def fail():
+            raise KeyError
+
+        assert [step(), step()] == [3, 3]
+        with pytest.raises(KeyError):
+            fail()
+        assert (load.__name__, load.__doc__, len(waited)) == ("load", "Load.", 2)
+        assert tracker.per_batch_source == [1.0, 1.0]
+        assert tracker.per_batch_transfer == [0.25, 0.25]
+        assert tracker.faults.counts == {"unknown-phase": 1}
+        for wrong in ((), (load, load)):
+            with pytest.raises(TypeError):
+                tracker.time_source()(*wrong)
+
     def test_reset_empties_the_same_lists(self, tracker, clock):
         walls = tracker.per_batch_wall
         one_batch(tracker, clock, 1.0)
@@ -394,6 +439,18 @@ class TestPhases:
     def test_names_that_cannot_be(self, make, phases):
         with pytest.raises(ArgumentError, match=r"\[bad-phases\]"):
             make(phases=phases)
+
+    @pytest.mark.parametrize("given", [{"flush_every": n} for n in (0, -3, "x", 2.5, [])])
+    @pytest.mark.parametrize("log", [False, True])
+    def test_rows_that_cannot_be_flushed_so_often(self, make, tmp_path, given, log):
+        with pytest.raises(ArgumentError, match=r"\[bad-flush\]"):
+            make(tmp_path / "r" if log else None, **given)
+        assert not (tmp_path / "r").exists()
+
+    @pytest.mark.parametrize("seconds", [-1, "x", "5", math.nan, math.inf, [], 1j])
+    def test_seconds_that_no_flush_can_wait(self, make, tmp_path, seconds):
+        with pytest.raises(ArgumentError, match=r"\[bad-flush\]"):
+            make(tmp_path / "r", flush_s=seconds)
 
 
 class TestQueries:

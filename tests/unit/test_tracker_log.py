@@ -1,9 +1,11 @@
 """GoodputTracker on a log: its folder, its end, and what it says of the rows in the file."""
 
+import gc
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from headway.clock import ManualClock
 
 from tracker_cores import CORES, tracker_class
+
+FILES = Path("/proc/self/fd")
 
 
 @pytest.fixture(params=CORES)
@@ -111,3 +115,24 @@ tracker.start_batch()
     kinds = [event["kind"] for event in events(tmp_path / "r1")]
     assert kinds.count("open") == kinds.count("close") == 1
     assert len(np.load(only_attempt(tmp_path / "r1") / "steps.npy")) == 1
+
+
+@pytest.mark.skipif(not FILES.exists(), reason="Linux only")
+def test_a_tracker_that_nobody_has_any_more_lets_its_files_go(make, tmp_path):
+    before = len(list(FILES.iterdir()))
+    for _ in range(5):
+        tracker = make(tmp_path / "r1")
+        with tracker.batch():
+            pass
+        timer = tracker.time_source()
+    del tracker
+    gc.collect()
+    assert len(list(FILES.iterdir())) == before + 3  # a timer keeps the last
+    with timer:
+        pass
+    del timer
+    gc.collect()
+    assert len(list(FILES.iterdir())) == before
+    for folder in (tmp_path / "r1").iterdir():
+        assert [len(np.load(folder / "steps.npy")), (folder / "steps.npy").stat().st_size] == [1, 4096 + 56]
+        assert '"close"' not in (folder / "events.jsonl").read_text()

@@ -436,6 +436,21 @@ static PyObject *timer_wait_for(Timer *t, PyObject *tree) {
     return Py_NewRef(tree);
 }
 
+/* As a decorator: the function with this timer around each call. */
+static PyObject *timer_call(Timer *t, PyObject *args, PyObject *kwds) {
+    PyObject *function;
+    if (kwds != NULL && PyDict_GET_SIZE(kwds)) {
+        PyErr_SetString(PyExc_TypeError, "a timer takes one function, to time its calls");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "O:timer", &function)) return NULL;
+    PyObject *module = PyImport_ImportModule("headway.record.around");
+    if (module == NULL) return NULL;
+    PyObject *timed = PyObject_CallMethod(module, "around", "OO", (PyObject *)t, function);
+    Py_DECREF(module);
+    return timed;
+}
+
 static Timer *make_timer(Core *c, int phase) {
     PyTypeObject *type = c->state->timer_type;
     Timer *t = (Timer *)type->tp_alloc(type, 0);
@@ -482,6 +497,7 @@ static PyMethodDef timer_methods[] = {
 
 static PyType_Slot timer_slots[] = {
     {Py_tp_doc, "Times one phase in a with-statement; made once, and used again for every batch."},
+    {Py_tp_call, timer_call},
     {Py_tp_traverse, timer_traverse},
     {Py_tp_clear, timer_clear},
     {Py_tp_dealloc, timer_dealloc},
@@ -655,8 +671,6 @@ static PyObject *core_batch(Core *c, PyObject *Py_UNUSED(none)) {
 /* --- the tracker's own side ----------------------------------------------------------------- */
 
 static PyObject *core_clear_totals(Core *c, PyObject *Py_UNUSED(none)) {
-    c->room = c->depth = 0;
-    c->owner = c->n_phases;
     c->count = c->wall_start = c->wall_end = c->overcount = 0;
     c->told_overcount = 0;
     for (int i = 0; i < c->n_phases; i++) c->totals[i] = 0;
@@ -847,7 +861,7 @@ static PyMethodDef core_methods[] = {
     FAST("record", core_record, "record($self, phase, /, duration_sec)", "Add to a phase by its name [s]."),
     NOARGS("batch", core_batch, "Return a with-statement's start_batch() and end_batch()."),
     NOARGS("detach", core_detach, "Let go of the log; from now on only the totals are kept."),
-    NOARGS("_clear_totals", core_clear_totals, "Begin the totals anew, without the open batch."),
+    NOARGS("_clear_totals", core_clear_totals, "Begin the totals anew; an open batch goes on."),
     {NULL},
 };
 

@@ -29,7 +29,8 @@ _LAUNCHERS: Final = (
 """Where each launcher says rank and world size; the two are taken from one launcher."""
 
 _UNSAFE: Final = re.compile(r"[^\w.+=@,-]")
-_LARGEST: Final = 2**62
+LARGEST: Final = 2**61 - 1
+"""The largest number that is written; a reader takes a larger one for damage."""
 _LONGEST_NAME: Final = 160  # bytes; file systems take 255, and suffixes come behind
 
 
@@ -149,11 +150,11 @@ def whole_number(value: object, least: int, name: str, faults: Faults) -> int | 
         return None
     try:
         number = int(value)  # type: ignore[call-overload]
-        good = least <= number <= _LARGEST and (isinstance(value, str) or bool(number == value))
+        good = least <= number <= LARGEST and (isinstance(value, str) or bool(number == value))
     except Exception:  # noqa: BLE001 - an argument of the user's must not stop training
         good = False
     if not good:
-        faults.note("argument", f"{name} is {show(value)}, not a whole number of at least {least}")
+        faults.note("argument", f"{name} is {show(value)}, not a whole number from {least} to 2**61 - 1")
         return None
     return int(number)
 

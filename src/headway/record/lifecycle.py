@@ -8,6 +8,7 @@ user's is still called.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -49,7 +50,7 @@ class _Lifecycle:
 
     def release(self, log: Closable) -> None:
         """Forget a log that was closed."""
-        if log in self._open:
+        with contextlib.suppress(ValueError):
             self._open.remove(log)
         if not self._open:
             self._restore()

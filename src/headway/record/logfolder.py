@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from headway.clock import NS_PER_S, SYSTEM, Clock
 from headway.events import CLOSE_REASONS, DEFAULT_PHASES, AnyEvent, ClockPair, Close, Fault, Notice, Open, Span
@@ -19,6 +20,7 @@ from headway.record.identity import Identity, identify, log_root, moment_name, s
 from headway.record.process import is_first_log, process_age_ns, tell_launcher
 from headway.record.steplog import StepLog
 
+_Owner = TypeVar("_Owner")
 EVENTS_FILE: Final = "events.jsonl"
 STEPS_FILE: Final = "steps.npy"
 UNFINISHED: Final = "custom:unfinished_step"
@@ -38,7 +40,8 @@ class LogFolder:
         steps: The rows; ``None`` where there is no folder.
         signalled: Whether SIGTERM came, to a program that goes on.
         closed: Whether the log has ended.
-        on_end: Called before the log ends or is left to a forked child's parent.
+        on_end: Called before the log ends or is left to a forked child's parent. It holds its
+            recorder weakly, as `open_since` does: one that nobody uses any more can go; see `weakly`.
         open_since: Returns when the open step began [ns], or None; asked when the log ends.
     """
 
@@ -53,7 +56,7 @@ class LogFolder:
         self.signalled = False
         self.closed = False
         self.on_end: list[Callable[[], None]] = []
-        self.open_since: Callable[[], int | None] = lambda: None
+        self.open_since: Callable[[], Any] = lambda: None
         self._preempted = False
         self._lock = threading.RLock()
         self._pair_due = self._faults_due = 0
@@ -105,6 +108,18 @@ class LogFolder:
         if self.events is not None:
             self.events.abandon()
 
+    def drop(self) -> None:
+        """Let go of the files of a log that nobody can write any more; how that ended nobody said, so no line does."""
+        with self._lock:
+            if self.closed:
+                return
+            self._end()
+            if self.events is not None:
+                self._write_faults(self.clock.monotonic_ns())
+                self.events.close()
+            self.closed = True
+        lifecycle.release(self)
+
     def begin(self, event: Open) -> None:
         """Write the first line."""
         if self.events is not None:
@@ -152,7 +167,7 @@ def open_log(  # noqa: PLR0917 - in the order of `headway.start`
     accelerator: object = None,
     phases: Sequence[str] = DEFAULT_PHASES,
     rows: str = "step",
-    clock: Clock = SYSTEM,
+    clock: Clock | None = SYSTEM,
     faults: Faults | None = None,
 ) -> LogFolder:
     """Begin this process's log and return it; it is closed at the latest when the process ends.
@@ -167,11 +182,12 @@ def open_log(  # noqa: PLR0917 - in the order of `headway.start`
         accelerator: Their model.
         phases: The names of a row's phases.
         rows: What a row is; see `headway.events.ROWS`.
-        clock: Where times come from.
+        clock: Where times come from; None is the system's.
         faults: Where faults are counted; by default a new count.
     """
     faults = Faults() if faults is None else faults
     phases = tuple(phases)
+    clock = _usable(clock, faults)
     me = identify(run, attempt, rank, world_size, faults=faults, clock=clock)
     me, path = make_folder(log_root(dir), me, f"-r{me.rank}", faults)
     first = is_first_log()
@@ -197,6 +213,36 @@ def open_log(  # noqa: PLR0917 - in the order of `headway.start`
     if first:
         tell_launcher(path, me.run, me.attempt, me.rank)
     return log
+
+
+def weakly(owner: _Owner, ask: Callable[[_Owner], Any]) -> Callable[[], Any]:
+    """Return a call of a function on an object that this does not keep alive; None once that is gone.
+
+    Example:
+        >>> faults = Faults()
+        >>> asked = weakly(faults, lambda faults: faults.counts)
+        >>> asked()
+        {}
+        >>> del faults
+        >>> asked()
+    """
+    there = weakref.ref(owner)
+
+    def call() -> Any:
+        one = there()
+        return None if one is None else ask(one)
+
+    return call
+
+
+def _usable(clock: Clock | None, faults: Faults) -> Clock:
+    """Return the clock; the system's for None, and for what is none, which is counted."""
+    if clock is None:
+        return SYSTEM
+    if callable(getattr(clock, "monotonic_ns", None)) and callable(getattr(clock, "wall_ns", None)):
+        return clock
+    faults.note("argument", f"clock is {show(clock)}, which has no monotonic_ns() and wall_ns()")
+    return SYSTEM
 
 
 def make_folder(root: str, me: Identity, ending: str, faults: Faults) -> tuple[Identity, str]:

@@ -2,8 +2,8 @@
 
     train  ████████▍       412/1875  118 it/s  goodput 93 %
 
-It counts the steps that are done. It is redrawn at most ten times a second, on stderr, makes way
-for what the program prints, and never raises: a bar that cannot be drawn is no longer drawn.
+It counts the steps that are done. It is redrawn at most ten times a second, on stderr, and never
+raises: a bar that cannot be drawn is no longer drawn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Final, TextIO, TypeVar
 
 from headway.clock import NS_PER_S, SYSTEM
-from headway.record.sharedline import SharedLine
 
 _T = TypeVar("_T")
 _REDRAW_NS: Final = NS_PER_S // 10
@@ -60,7 +59,6 @@ class Bar:
         self._total = total
         self._initial = initial
         self._stream = stream
-        self._shared = SharedLine(stream)
         self._started_ns = started_ns
         self._due_ns = started_ns
         self._n = self._waited_ns = 0
@@ -97,14 +95,13 @@ class Bar:
         self._waited_ns += waited_ns
         if now_ns >= self._due_ns:
             self._due_ns = now_ns + _REDRAW_NS
-            self._draw(now_ns, "")
+            self._draw(now_ns, "\r")  # what the program prints next begins at column 0
 
     def close(self, now_ns: int) -> None:
         """Draw the last state and leave it standing; the step that the loop broke out of counts."""
         self._n, self._given = self._n + self._given, 0
         self._draw(now_ns, "\n")
         self._alive = False
-        self._shared.close()
 
     def line(self, now_ns: int, columns: int) -> str:
         """Return the line as it is now, in at most that many columns."""
@@ -127,7 +124,8 @@ class Bar:
             return
         columns = _columns(self._stream)
         try:
-            self._shared.draw(self.line(now_ns, columns), columns, end)
+            self._stream.write("\r" + self.line(now_ns, columns).ljust(columns) + end)
+            self._stream.flush()
         except UnicodeError:
             self._fall_back()
         except Exception:  # noqa: BLE001 - the stream may be anything, and the loop goes on

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Self, TypeVar
@@ -24,14 +25,15 @@ from headway.events import DEFAULT_PHASES, SPAN_CATEGORIES, Begin, End, Notice, 
 from headway.record.faults import Faults
 from headway.record.identity import Identity, show, whole_number
 from headway.record.lifecycle import reason_of
-from headway.record.logfolder import STEPS_FILE, LogFolder, open_log
-from headway.record.span import SpanTimer
+from headway.record.logfolder import STEPS_FILE, LogFolder, open_log, weakly
+from headway.record.span import OpenSpan, OpenSpans, SpanTimer
 from headway.record.steplog import StepLog
-from headway.record.tracked import Track
+from headway.record.tracked import Given, Track
 from headway.record.tracker import GoodputTracker, check_phases
 
 _Item = TypeVar("_Item")
-_recorders: Final[list[Recorder]] = []
+_started: Final[list[weakref.ref[Recorder]]] = []
+_newest: Final[list[Recorder]] = []  # kept for a bare `headway.track`, whether or not the program has a name for it
 _MOST_NAMES: Final = 500  # of spans that are looked at: a program may make one up for each call
 
 
@@ -45,7 +47,7 @@ def start(  # noqa: PLR0917 - the order is part of the interface
     accelerator: str | None = None,
     *,
     phases: Sequence[str] = DEFAULT_PHASES,
-    clock: Clock = SYSTEM,
+    clock: Clock | None = SYSTEM,
 ) -> Recorder:
     """Begin to record this process and return its recorder.
 
@@ -60,7 +62,7 @@ def start(  # noqa: PLR0917 - the order is part of the interface
         devices: How many devices this process holds.
         accelerator: Their model, such as ``H100-SXM``.
         phases: The names of what a step can wait for.
-        clock: Where times come from.
+        clock: Where times come from; None is the system's.
 
     Example:
         >>> import tempfile
@@ -83,7 +85,8 @@ def start(  # noqa: PLR0917 - the order is part of the interface
         phases=phases,
         clock=clock,
     )
-    _recorders.append(recorder)
+    _started[:] = [one for one in _started if _open(one) is not None] + [weakref.ref(recorder)]
+    _newest[:] = [recorder]
     return recorder
 
 
@@ -105,7 +108,7 @@ def _usable(phases: Sequence[str], faults: Faults) -> tuple[str, ...]:
 def _tracker_on(log: LogFolder) -> GoodputTracker:
     """Return the tracker that writes the log's rows; without a folder it keeps the sums alone, in flat memory."""
     steps = log.steps or StepLog(f"{os.devnull}/{STEPS_FILE}", log.phases, log.faults)
-    tracker = GoodputTracker(_steps=steps, phases=log.phases, clock=log.clock, _faults=log.faults)
+    tracker = GoodputTracker(_steps=steps, phases=log.phases, clock=log.clock, _faults=log.faults, _kept=log)
     if log.steps is None:
         tracker.detach()
     return tracker
@@ -113,9 +116,13 @@ def _tracker_on(log: LogFolder) -> GoodputTracker:
 
 def active() -> Recorder | None:
     """Return the recorder that `start` made last in this process and that is still open."""
-    while _recorders and _recorders[-1].closed:
-        _recorders.pop()
-    return _recorders[-1] if _recorders else None
+    return next(filter(None, map(_open, reversed(_started))), None)
+
+
+def _open(started: weakref.ref[Recorder]) -> Recorder | None:
+    """Return a recorder that is still there and still open."""
+    recorder = started()
+    return None if recorder is None or recorder.closed else recorder
 
 
 class Recorder:
@@ -135,9 +142,10 @@ class Recorder:
         self.step_thread: int | None = None
         self.tracker = _tracker_on(log)
         self.tracker.on_first_batch = self._rows_are_batches
-        log.on_end.append(self.tracker.detach)
-        log.open_since = self._open_since
-        self._open_spans: dict[int, int] = {}  # those that take time, by id: when each began
+        self._spans = OpenSpans()
+        self._inside = (0, 0)  # how many steps were whole, and how many items have come inside the next since
+        log.on_end += [weakly(self, Recorder.end_items), weakly(self.tracker, GoodputTracker.detach), self._spans.clear]
+        log.open_since = weakly(self, Recorder._open_since)
         self._names: set[str] = set(SPAN_CATEGORIES)
 
     @property
@@ -196,7 +204,7 @@ class Recorder:
         """Return the loader with every item recorded as a step; see `headway.track`."""
         return Track(
             iterable,
-            lambda: self,
+            Given(self),
             total=total,
             initial=initial,
             description=desc if description is None else description,
@@ -235,24 +243,25 @@ class Recorder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.close(reason_of(error))
 
-    def begin_span(self, category: str, *, background: bool) -> int:
-        """Write that a span begins now; return its id."""
-        span, now = next(self._ids), self._clock.monotonic_ns()
-        if not background:
-            self._open_spans[span] = now
-        self._log.write(Begin(id=span, category=category, at=now, background=background))
+    def begin_span(self, category: str, *, background: bool) -> OpenSpan:
+        """Write that a span begins now; return it."""
+        span = self._spans.begin(next(self._ids), category, self._clock.monotonic_ns(), background=background)
+        self._log.write(Begin(id=span.id, category=category, at=span.began_ns, background=background))
         return span
 
-    def end_span(self, span: int, *, ok: bool) -> None:
+    def end_span(self, span: OpenSpan, *, ok: bool) -> None:
         """Write that a span ends now."""
-        self._open_spans.pop(span, None)
-        self._log.write(End(id=span, at=self._clock.monotonic_ns(), ok=ok))
+        self._spans.end(span)
+        self._log.write(End(id=span.id, at=self._clock.monotonic_ns(), ok=ok))
+
+    def outside_training(self) -> bool:
+        """Return whether the running code is in a span, such as an evaluation, whose loops are no training steps."""
+        return self._spans.outside_training()
 
     def begin_step(self, n: object = None) -> bool:
         """Begin a step; return whether it did: not when one is open, whose time this then is."""
         if self.step_thread is not None:
-            if self.step_thread != threading.get_ident():
-                self.faults.note("step-thread", "a step began while another thread's was open")
+            self.pass_over(of_another_thread=self.step_thread != threading.get_ident())
             return False
         self.step_thread = threading.get_ident()
         self.tracker.begin_step(self.step_number(n))
@@ -262,6 +271,33 @@ class Recorder:
         """End the step that `begin_step` began, and keep its times."""
         self.step_thread = None
         self.tracker.end_step()
+
+    def pass_over(self, *, of_another_thread: bool) -> None:
+        """Take note of an item or step that is none, since one is open: another thread's, or one that it is part of."""
+        if self.closed:
+            return
+        if of_another_thread:
+            self.faults.note("step-thread", "a step began while another thread's was open")
+            return
+        n_whole, n_items = self._inside
+        now_whole = self.tracker._count  # noqa: SLF001 - the core's own side
+        self._inside = (now_whole, n_items + 1 if now_whole == n_whole else 1)
+
+    def end_items(self) -> None:
+        """Count what came inside the open step, which will not go on: a half-used iterator swallows later loops.
+
+        Inside a step whose loop goes on it is part of that step, and so is a single item: that of
+        a loop which runs in step with this one, as by ``zip``.
+        """
+        (n_whole, n_items), self._inside = self._inside, (0, 0)
+        if self.closed or self.step_thread is None or n_items < 2 or n_whole != self.tracker._count:  # noqa: SLF001
+            return
+        self.faults.note(
+            "nested-loop",
+            f"{n_items} items came inside a step that did not go on; they are part of it and no steps",
+            count=n_items,
+            next_step="Put an evaluation into a span, and do not keep a half-used iterator of a tracked loader",
+        )
 
     def step_number(self, n: object) -> int:
         """Return the number of the step that begins next: the one given, if it can be one."""
@@ -275,9 +311,7 @@ class Recorder:
     def _open_since(self) -> int | None:
         """Return when the open step began; None also inside a span that began before it, which owns its time."""
         since = self.tracker._open_since_ns  # noqa: SLF001 - the core's own side
-        if since is None or any(began <= since for began in list(self._open_spans.values())):
-            return None
-        return since
+        return None if since is None or self._spans.any_before(since) else since
 
     def _look_at(self, name: str) -> None:
         """Say so, once, where a name that is no category was probably meant to be one."""

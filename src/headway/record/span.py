@@ -1,26 +1,92 @@
-"""Spans: named intervals, as a with-statement or around a function."""
+"""Spans: named intervals, as a with-statement or around a function.
+
+Which spans the running code is in belongs to its context: a thread has one of its own, and so has
+a task of asyncio. Which of them are still open belongs to their recorder.
+"""
 
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from contextvars import ContextVar
 from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 from headway.events import SPAN_CATEGORIES
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_local: Final = threading.local()
+_here: Final[ContextVar[tuple[OpenSpan, ...]]] = ContextVar("headway_spans", default=())  # the innermost last
+
+
+class OpenSpan:
+    """A span that has begun.
+
+    Attributes:
+        id: Its number in the log.
+        began_ns: When it began [ns].
+        training: Whether its loops train: not in an evaluation, say.
+        background: Whether it takes no time.
+        owner: The open spans it is one of; ``None`` once it has ended.
+    """
+
+    __slots__ = ("background", "began_ns", "id", "owner", "training")
+
+    def __init__(self, owner: OpenSpans, number: int, category: str, began_ns: int, *, background: bool) -> None:
+        self.id = number
+        self.began_ns = began_ns
+        self.background = background
+        self.training = background or category not in SPAN_CATEGORIES
+        self.owner: OpenSpans | None = owner
+
+
+class OpenSpans:
+    """The open spans of one recorder.
+
+    Example:
+        >>> spans = OpenSpans()
+        >>> span = spans.begin(1, "evaluation", 5, background=False)
+        >>> spans.any_before(5), spans.any_before(4)
+        (True, False)
+        >>> spans.end(span)
+        >>> spans.any_before(5)
+        False
+    """
+
+    def __init__(self) -> None:
+        self._open: set[OpenSpan] = set()
+
+    def begin(self, number: int, category: str, now_ns: int, *, background: bool) -> OpenSpan:
+        """Return a span that begins now."""
+        span = OpenSpan(self, number, category, now_ns, background=background)
+        self._open.add(span)
+        return span
+
+    def end(self, span: OpenSpan) -> None:
+        """Take one away; one that has ended stays so."""
+        span.owner = None
+        self._open.discard(span)
+
+    def clear(self) -> None:
+        """End them all: their log has ended, or belongs to the parent of this process."""
+        for span in tuple(self._open):
+            self.end(span)
+
+    def any_before(self, moment_ns: int) -> bool:
+        """Return whether one that takes time began by then."""
+        return any(span.began_ns <= moment_ns for span in tuple(self._open) if not span.background)
+
+    def outside_training(self) -> bool:
+        """Return whether the running code is in one, such as an evaluation, whose loops are no training steps."""
+        return any(span.owner is self and not span.training for span in _here.get())
 
 
 class SpanLog(Protocol):
     """Where a span says that it begins and ends; neither raises."""
 
-    def begin_span(self, category: str, *, background: bool) -> int:
-        """Return the id of a span that begins now."""
+    def begin_span(self, category: str, *, background: bool) -> OpenSpan:
+        """Return a span that begins now."""
 
-    def end_span(self, span: int, *, ok: bool) -> None:
+    def end_span(self, span: OpenSpan, *, ok: bool) -> None:
         """End that span now."""
 
 
@@ -36,23 +102,19 @@ class SpanTimer:
         self._log = log
         self._category = category
         self._background = background
-        self._entered: dict[int, list[tuple[int, list[str]]]] = {}  # by thread, innermost last
+        self._entered: list[OpenSpan] = []
 
     def __enter__(self) -> Self:
         span = self._log.begin_span(self._category, background=self._background)
-        here = [] if self._background else _open_here()
-        here.append(self._category)
-        self._entered.setdefault(threading.get_ident(), []).append((span, here))
+        self._entered.append(span)
+        _here.set((*_still_open(), span))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        entered = self._entered.get(threading.get_ident()) or next(filter(None, list(self._entered.values())), None)
-        if not entered:
-            return
-        span, here = entered.pop()
-        self._log.end_span(span, ok=kind is None or issubclass(kind, GeneratorExit))
-        if self._category in here:
-            here.remove(self._category)
+        span = self._leave()
+        if span is not None:
+            self._log.end_span(span, ok=kind is None or issubclass(kind, GeneratorExit))
+            _here.set(_still_open())
 
     def __call__(self, function: _Function) -> _Function:
         """Return the function with a span around each call."""
@@ -67,6 +129,16 @@ class SpanTimer:
         else:
             wrapper = self._around_call(function)
         return cast("_Function", functools.wraps(function)(wrapper))
+
+    def _leave(self) -> OpenSpan | None:
+        """Take out the innermost that this context entered, else the last that any did; None where there is none."""
+        entered = self._entered
+        mine = [span for span in _here.get() if span in entered]
+        for span in (*reversed(mine), *reversed(entered)):
+            with suppress(ValueError):  # another thread was faster
+                entered.remove(span)
+                return span
+        return None
 
     def _fresh(self) -> SpanTimer:
         return SpanTimer(self._log, self._category, background=self._background)
@@ -102,15 +174,6 @@ class SpanTimer:
         return timed
 
 
-def outside_training() -> bool:
-    """Return whether this thread is in a span, such as evaluation, whose loops are no training steps."""
-    return any(category in SPAN_CATEGORIES for category in _open_here())
-
-
-def _open_here() -> list[str]:
-    """Return the categories of this thread's open spans."""
-    try:
-        return cast("list[str]", _local.categories)
-    except AttributeError:
-        _local.categories = []
-        return cast("list[str]", _local.categories)
+def _still_open() -> tuple[OpenSpan, ...]:
+    """Return this context's spans without those that have ended, here or elsewhere."""
+    return tuple(span for span in _here.get() if span.owner is not None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from headway.record.identity import log_root, show
 from headway.record.recorder import Recorder, active, open_recorder
-from headway.record.tracked import Track
+from headway.record.tracked import Given, Track
 
 _Item = TypeVar("_Item")
 _implicit: Final[dict[tuple[str | None, str], Recorder]] = {}
@@ -41,7 +42,8 @@ def track(
     itself is timed as waiting for data. The steps go to the recorder given, else to the one that
     `headway.start` began, else to one that is made and kept until the process ends. Inside a step,
     as in an evaluation within a training loop, and inside a span such as ``evaluation``, items are
-    no steps: wrap the innermost loop that trains. A generator is closed when the loop is left.
+    no steps: wrap the innermost loop that trains. A copy wraps a copy of the loader, and one that
+    is sent to another process records there.
 
     Args:
         iterable: Any loader, list, iterator or generator.
@@ -65,7 +67,7 @@ def track(
     """
     return Track(
         iterable,
-        lambda: recorder if recorder is not None else _recorder_for(run, dir),
+        Given(recorder) if recorder is not None else functools.partial(recorder_for, run, dir),
         total=total,
         initial=initial,
         description=desc if description is None else description,
@@ -75,7 +77,7 @@ def track(
     )
 
 
-def _recorder_for(run: str | None, directory: Any) -> Recorder:
+def recorder_for(run: str | None, directory: Any) -> Recorder:
     """Return the open recorder that fits, else one for the whole process, so that epochs are one attempt."""
     opened = active()
     if opened is not None and (run is None or show(run) == opened.identity.run):

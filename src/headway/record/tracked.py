@@ -7,17 +7,17 @@ loader's.
 
 from __future__ import annotations
 
+import copy
+import functools
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import AbstractContextManager, nullcontext
-from types import GeneratorType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, cast
 
 from headway.clock import SYSTEM
 from headway.record.identity import show
 from headway.record.progress import Bar, wants_bar
-from headway.record.span import outside_training
 
 if TYPE_CHECKING:
     from headway.record.tracker import GoodputTracker
@@ -39,11 +39,46 @@ class StepRecorder(Protocol):
     def source_timer(self) -> AbstractContextManager[Any]:
         """Return what times the open step's wait for its data."""
 
+    def outside_training(self) -> bool:
+        """Return whether the running code is in a span whose loops are no training steps."""
+
+    def pass_over(self, *, of_another_thread: bool) -> None:
+        """Take note of an item that is no step, since one is open."""
+
+    def end_items(self) -> None:
+        """Count such items inside the open step, which will not go on."""
+
+
+class Given:
+    """Finds the recorder that was given; in another process that is the one which is open there.
+
+    Args:
+        recorder: Where to record.
+    """
+
+    def __init__(self, recorder: StepRecorder) -> None:
+        self._recorder = recorder
+
+    def __call__(self) -> StepRecorder:
+        """Return it."""
+        return self._recorder
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself: the copy of a loader records where the loader does."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the recorder behind."""
+        from headway.record.track import recorder_for
+
+        return (functools.partial, (recorder_for, None, None))
+
 
 class Track(Generic[_Item_co]):
     """One line round a loader; `headway.track` and `headway.Recorder.track` make it.
 
-    ``len()``, ``state_dict``, ``set_epoch`` and all other attributes are the loader's, to read and to set.
+    It can be copied and pickled where the loader can. ``len()``, ``state_dict``, ``set_epoch`` and
+    all other attributes are the loader's, to read and to set.
     """
 
     __slots__ = ("_description", "_find_recorder", "_first_step", "_initial", "_loader", "_on_bar", "_quiet", "_total")
@@ -74,15 +109,23 @@ class Track(Generic[_Item_co]):
         items = iter(self._loader)
         recorder = self._find_recorder()
         bar = self._open_bar(recorder) if wants_bar(sys.stderr, self._quiet) else None
-        close = getattr(items, "close", None) if items is not self._loader or isinstance(items, GeneratorType) else None
         shown = items if bar is None else bar.watch(items)
-        return _steps(recorder, shown, self._take_first_step(), bar, close)
+        return _steps(recorder, shown, self._take_first_step(), bar)
 
     def __len__(self) -> int:
         return len(cast("Sized", self._loader))  # one without a length raises, as it does without this
 
     def __bool__(self) -> bool:
         return bool(self._loader)
+
+    def __copy__(self) -> Track[_Item_co]:
+        return _restored(copy.copy(self._loader), self._options())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Track[_Item_co]:
+        return _restored(copy.deepcopy(self._loader, memo), self._options())
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return (_restored, (self._loader, self._options()))
 
     def __getattr__(self, name: str) -> Any:
         if name in Track.__slots__:  # an object that is being copied has none of its own yet
@@ -97,6 +140,9 @@ class Track(Generic[_Item_co]):
 
     def __repr__(self) -> str:
         return f"track({self._loader!r})"
+
+    def _options(self) -> dict[str, Any]:
+        return {name.removeprefix("_"): getattr(self, name) for name in Track.__slots__ if name != "_loader"}
 
     def _open_bar(self, recorder: StepRecorder) -> Bar:
         if self._on_bar is not None:
@@ -133,21 +179,23 @@ class Track(Generic[_Item_co]):
             return None
 
 
+def _restored(loader: Iterable[_Item], options: dict[str, Any]) -> Track[_Item]:
+    return Track(loader, **options)
+
+
 def _steps(
-    recorder: StepRecorder,
-    items: Iterator[_Item],
-    first_step: int | None,
-    bar: Bar | None,
-    close: Callable[[], object] | None,
+    recorder: StepRecorder, items: Iterator[_Item], first_step: int | None, bar: Bar | None
 ) -> Generator[_Item, None, None]:
     """Yield the items, each as one step; the last one ends also when the loop breaks or raises.
 
-    The body of a real loop leaves nothing of this in the processor's caches, so it does as little as it can.
+    With this generator go the ``items``, as with a plain loop: what nobody else holds is closed by
+    Python, what somebody does can be gone on with. The body of a real loop leaves nothing of this in
+    the processor's caches, so it does as little as it can.
     """
     tracker, me, item, mine = recorder.tracker, threading.get_ident(), _END, False
     begin, end, waiting = tracker.begin_step, tracker.end_step, recorder.source_timer()
     try:
-        if recorder.step_thread is not None or outside_training():
+        if recorder.step_thread is not None or recorder.outside_training():
             yield from _part_of_a_step(recorder, items)
             return
         tracker.next_step = recorder.step_number(first_step)
@@ -156,8 +204,10 @@ def _steps(
             if recorder.step_thread is None:
                 recorder.step_thread, mine = me, True
                 begin(tracker.next_step)
-            with waiting:
-                item = next(items, _END)
+                with waiting:
+                    item = next(items, _END)
+            else:
+                item = _next_inside(recorder, items, waiting, of_another_thread=recorder.step_thread != me)
             if item is _END:
                 return
             yield item  # type: ignore[misc]
@@ -166,26 +216,33 @@ def _steps(
                 end()
     finally:
         if mine:
+            recorder.end_items()
             recorder.step_thread = None
             (tracker.cancel_step if item is _END else end)()  # without an item there was no step
-        _leave(bar, close)
+        if bar is not None:
+            bar.close(SYSTEM.monotonic_ns())
 
 
 def _part_of_a_step(recorder: StepRecorder, items: Iterator[_Item]) -> Generator[_Item, None, None]:
     """Yield the items inside a step, whose wait they are, or inside a span, which owns all its time."""
-    waiting = nullcontext() if outside_training() else recorder.source_timer()
-    me, item = threading.get_ident(), _END
+    if recorder.outside_training():
+        for item in items:  # and no `yield from`, which closes what has a close()
+            yield item
+        return
+    of_another_thread, waiting = recorder.step_thread != threading.get_ident(), recorder.source_timer()
     while True:
-        timer = waiting if recorder.step_thread == me else nullcontext()
-        with timer:
-            item = next(items, _END)
+        item = _next_inside(recorder, items, waiting, of_another_thread=of_another_thread)
         if item is _END:
             return
-        yield item  # type: ignore[misc]
+        yield item
 
 
-def _leave(bar: Bar | None, close: Callable[[], object] | None) -> None:
-    if bar is not None:
-        bar.close(SYSTEM.monotonic_ns())
-    if callable(close):
-        close()
+def _next_inside(
+    recorder: StepRecorder, items: Iterator[Any], waiting: AbstractContextManager[Any], *, of_another_thread: bool
+) -> Any:
+    """Return the next item, or the end; it is no step, and the wait for it is the open step's of this thread."""
+    with waiting if recorder.step_thread == threading.get_ident() else nullcontext():
+        item = next(items, _END)
+    if item is not _END:
+        recorder.pass_over(of_another_thread=of_another_thread)
+    return item

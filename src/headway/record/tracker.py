@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import operator
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Self
@@ -49,7 +51,7 @@ class GoodputTracker(Core):
         flush_s: On a log: flush with the first batch that ends so long after the last flush [s].
 
     Raises:
-        ArgumentError: The names of the phases cannot be used.
+        ArgumentError: The names of the phases cannot be used, or a flush is asked for that often.
 
     Example:
         >>> from headway.clock import ManualClock
@@ -68,7 +70,7 @@ class GoodputTracker(Core):
         [BatchTimes(batch=1, wall_sec=19.5, phases={'source': 19.25, 'transform': 0.0, 'transfer': 0.0})]
     """
 
-    __slots__ = ("__weakref__", "_first_row", "_folder", "_in_memory", "_rows", "faults", "phases")
+    __slots__ = ("__weakref__", "_first_row", "_folder", "_in_memory", "_kept", "_rows", "faults", "phases")
 
     def __init__(
         self,
@@ -80,8 +82,11 @@ class GoodputTracker(Core):
         flush_s: float | None = None,
         _steps: StepLog | None = None,
         _faults: Faults | None = None,
+        _kept: LogFolder | None = None,
     ) -> None:
+        self._kept = _kept  # the log that goes when this goes
         self.phases = check_phases(phases)
+        check_flush(flush_every, flush_s)
         self.faults = Faults() if _faults is None else _faults
         self._folder: LogFolder | None = None if log is None else self._open_log(log, clock)
         self._rows = _steps if self._folder is None else self._folder.steps
@@ -101,8 +106,11 @@ class GoodputTracker(Core):
             WaitingTimer,
         )
         if self._folder is not None:
-            self._folder.on_end.append(self.detach)
-            self._folder.open_since = lambda: self._open_since_ns
+            from headway.record.logfolder import weakly
+
+            self._kept = self._folder
+            self._folder.on_end.append(weakly(self, Core.detach))
+            self._folder.open_since = weakly(self, lambda tracker: tracker._open_since_ns)  # noqa: SLF001 - its own
 
     def _open_log(self, folder: str | os.PathLike[str], clock: Clock | None) -> LogFolder:
         from headway.record.logfolder import open_log
@@ -111,6 +119,13 @@ class GoodputTracker(Core):
         return open_log(run, root, phases=self.phases, rows="batch", clock=clock or SYSTEM, faults=self.faults)
 
     # --- the end of a log --------------------------------------------------------------------
+
+    def __del__(self) -> None:
+        """Let go of a log that was never closed: nobody can record into it any more."""
+        log = getattr(self, "_kept", None)
+        if log is not None and not log.closed:
+            self.detach()  # a row that comes yet finds no window on the file, which is cut now
+            log.drop()
 
     def close(self, reason: str = "finished") -> None:
         """End the log; in memory there is nothing to end. The summary and the batches stay readable.
@@ -224,6 +239,33 @@ class GoodputTracker(Core):
         if self._in_memory is not None:
             return Table.of_lists(self.phases, self._in_memory)
         return Table.of_rows(self.phases, self._view())
+
+
+def check_flush(every: object, seconds: object) -> None:
+    """Check how often rows are to be flushed.
+
+    Raises:
+        ArgumentError: It is no whole number of rows from 1 on, or no number of seconds from 0 on.
+
+    Example:
+        >>> check_flush(100, 0.5), check_flush(None, None)
+        (None, None)
+    """
+    try:
+        rows = 1 if every is None else operator.index(every)  # type: ignore[arg-type]
+        waited = 0.0 if seconds is None or isinstance(seconds, str) else float(seconds)  # type: ignore[arg-type]
+        good = rows >= 1 and 0 <= waited < math.inf and not isinstance(seconds, str)
+    except (TypeError, ValueError, OverflowError):
+        good = False
+    if not good:
+        raise ArgumentError(
+            f"Cannot flush every {every!r} batches or {seconds!r} s: flush_every is a whole number of at least 1, "
+            "flush_s a number of at least 0",
+            "Leave out what is not needed",
+            "bad-flush",
+            flush_every=every,
+            flush_s=seconds,
+        )
 
 
 def check_phases(phases: Sequence[str]) -> tuple[str, ...]:

@@ -92,14 +92,16 @@ class PythonCore:
         self._pack_into = struct.Struct(f"<{3 + len(phases)}q").pack_into
         self._row_bytes = 8 * (4 + len(phases))
         self._zeros = [0] * (len(phases) + 1)
+        self._owner = None
         self._outer: list[int] = []
+        self._current = self._zeros[:]
         self._last = self._start = self._open_step = 0
         self._window: memoryview | None = None
         self._busy = False
         self._lock = threading.RLock()  # re-entrant: a signal's handler may end a batch
         self._offset = self._n_rows = self.next_step = self.last_end_ns = 0
         self.on_first_batch: Callable[[], object] | None = None
-        self._reset_totals()
+        self._clear_totals()
         self._refill()
 
     def _guarded(self, clock: Callable[[], int]) -> Callable[[], int]:
@@ -326,17 +328,11 @@ class PythonCore:
         self._release_window()
         self._steps = None
 
-    def _reset_totals(self) -> None:
-        self._owner = None
-        self._outer.clear()
-        self._current = self._zeros[:]
+    def _clear_totals(self) -> None:
+        """Begin the totals anew; an open batch goes on."""
         self._count = self._wall_start_ns = self._wall_end_ns = self._overcount_ns = 0
         self._told_overcount = False
         self._totals = [0] * self._n_phases
-
-    def _clear_totals(self) -> None:
-        """Begin the totals anew, without the open batch."""
-        self._reset_totals()
 
     @property
     def _open_since_ns(self) -> int | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from headway.record.around import Function, around
+
 if TYPE_CHECKING:
     from headway.record.twin import PythonCore
 
@@ -44,6 +46,10 @@ class PythonTimer:
             core._owner = core._outer.pop()
         except IndexError:  # another thread has begun a batch meanwhile
             core._owner = core._n_phases
+
+    def __call__(self, function: Function, /) -> Function:
+        """Return the function with this timer around each call."""
+        return around(self, function)
 
     def wait_for(self, tree: Any) -> Any:
         """Wait until the arrays in `tree` are ready, inside the timed block; return it."""
@@ -94,3 +100,7 @@ class PythonBatch:
 
     def __exit__(self, *error: object) -> None:
         self._core.end_batch()
+
+    def __call__(self, function: Function, /) -> Function:
+        """Return the function with a batch around each call."""
+        return around(self, function)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Self
 
+from headway.record.around import Function, around
 from headway.record.faults import Faults
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class WaitingTimer:
                 self._wait(self._tree)
         finally:
             self._timer.__exit__(error_type, error, trace)
+
+    def __call__(self, function: Function, /) -> Function:
+        """Return the function with this timer around each call."""
+        return around(self, function)
 
     def wait_for(self, tree: Any) -> Any:
         """Wait until the arrays in `tree` are ready, inside the timed block; return it."""
