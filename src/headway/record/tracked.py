@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import AbstractContextManager, nullcontext
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, cast
 
 from headway.clock import SYSTEM
@@ -110,7 +111,9 @@ class Track(Generic[_Item_co]):
         recorder = self._find_recorder()
         bar = self._open_bar(recorder) if wants_bar(sys.stderr, self._quiet) else None
         shown = items if bar is None else bar.watch(items)
-        return _steps(recorder, shown, self._take_first_step(), bar)
+        return _steps(
+            recorder, shown, self._take_first_step(), bar, items if isinstance(items, GeneratorType) else None
+        )
 
     def __len__(self) -> int:
         return len(cast("Sized", self._loader))  # one without a length raises, as it does without this
@@ -184,13 +187,17 @@ def _restored(loader: Iterable[_Item], options: dict[str, Any]) -> Track[_Item]:
 
 
 def _steps(
-    recorder: StepRecorder, items: Iterator[_Item], first_step: int | None, bar: Bar | None
+    recorder: StepRecorder,
+    items: Iterator[_Item],
+    first_step: int | None,
+    bar: Bar | None,
+    generator: GeneratorType[_Item, Any, Any] | None,
 ) -> Generator[_Item, None, None]:
     """Yield the items, each as one step; the last one ends also when the loop breaks or raises.
 
-    With this generator go the ``items``, as with a plain loop: what nobody else holds is closed by
-    Python, what somebody does can be gone on with. The body of a real loop leaves nothing of this in
-    the processor's caches, so it does as little as it can.
+    With this generator goes the loader's, also one that the caller holds; any other iterator, such
+    as a file, can be gone on with. The body of a real loop leaves nothing of this in the processor's
+    caches, so it does as little as it can.
     """
     tracker, me, item, mine = recorder.tracker, threading.get_ident(), _END, False
     begin, end, waiting = tracker.begin_step, tracker.end_step, recorder.source_timer()
@@ -221,6 +228,8 @@ def _steps(
             (tracker.cancel_step if item is _END else end)()  # without an item there was no step
         if bar is not None:
             bar.close(SYSTEM.monotonic_ns())
+        if generator is not None:
+            generator.close()
 
 
 def _part_of_a_step(recorder: StepRecorder, items: Iterator[_Item]) -> Generator[_Item, None, None]:
