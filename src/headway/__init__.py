@@ -33,6 +33,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "model":
+        return importlib.import_module("headway.model")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")

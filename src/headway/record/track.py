@@ -42,9 +42,9 @@ def track(
     itself is timed as waiting for data. The steps go to the recorder given, else to the one that
     `headway.start` began, else to one that is made and kept until the process ends. Inside a step,
     as in an evaluation within a training loop, and inside a span such as ``evaluation``, items are
-    no steps: wrap the innermost loop that trains. A
-    generator is closed when the loop is left; any other iterator can be gone on with. A copy wraps a copy of the loader, and one that
-    is sent to another process records there.
+    no steps: wrap the innermost loop that trains. A generator is closed when the loop is left; any
+    other iterator can be gone on with. A copy wraps a copy of the loader, and one that is sent to
+    another process records there.
 
     Args:
         iterable: Any loader, list, iterator or generator.
