@@ -1,4 +1,4 @@
-/* The recorder's hot core, compiled. `hot.py` holds its twin in Python, which behaves the same.
+/* The recorder's hot core, compiled. `twin.py` holds its twin in Python, which behaves the same.
  *
  * One register says who owns the passing time: a phase, or nobody (the slot behind the last
  * phase). Every transition (a timer's enter or exit, a batch's end) reads the clock once and books
