@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from headway.ledger.categories import BY_NAME, CATEGORIES
 from headway.ledger.ledger import Ledger, Part, Saving, Stall, Steps
+from headway.model.saves import better_saves
 from headway.report.advice import advise
 from headway.report.phases import is_of_peers
-from headway.report.saving import best_interval
 from headway.report.straggler import compare_ranks
 from headway.units import Price
 
@@ -95,34 +95,38 @@ def test_phases_that_wait_for_data(phase):
     assert not is_of_peers(phase)
 
 
-def test_youngs_interval_says_to_save_more_often():
-    interval = best_interval(saves())
-    assert (interval.steps, interval.now_steps, interval.more_often) == (14, 50, True)
+def test_dalys_interval_says_to_save_more_often():
+    plan, gain_ns = better_saves(saves())
+    assert (plan.every, plan.more_often) == ("every 13 steps, not 50", True)
+    assert plan.interval_s == pytest.approx(13 * 10e-9)
     change = next(change for change in advise(saves()) if change.category == "rework")
-    assert change.text == "save more often: every 14 steps, not 50"
-    assert change.gain * 1000 == pytest.approx(280 * (1 - 14 / 50) - 20 * (50 / 14 - 1), abs=1)
+    assert change.text == "save more often: every 13 steps, not 50"
+    assert change.where == 'headway model interval --save "10 ns" --mtbf "1 us"'
+    assert change.gain * 1000 == pytest.approx(280 * (1 - 13 / 50) - 20 * (50 / 13 - 1), abs=1)
+    assert gain_ns == change.gain * 1000
     assert not change.up_to
 
 
 def test_or_less_often_and_never_both():
-    shown = saves(rework=10, save=500, steps=5000, interval_steps=10)
-    assert best_interval(shown).steps == 100
+    shown = saves(rework=10, save=500, interval_steps=3)
+    assert better_saves(shown)[0].every == "every 15 steps, not 3"
     said = texts(shown)
     assert "rework" not in said
     assert said["checkpoint_save"].startswith("save in the background")
     change = next(change for change in advise(shown) if change.category == "checkpoint_save")
-    assert change.where.startswith("or every 100 steps, not 10")
+    assert change.where.startswith("or every 15 steps, not 3: 360 ns less; headway model interval --save")
 
 
 def test_each_rank_fails_with_the_others():
-    one, two = saves(), saves(steps=196)
-    assert best_interval(dataclasses.replace(two, ranks=2)).steps == best_interval(one).steps
+    one = saves()
+    two = dataclasses.replace(one + one, ranks=2, devices=2, attempts=1, saving=one.saving)
+    assert better_saves(two)[0] == better_saves(one)[0]
 
 
 def test_a_window_takes_how_it_saves_from_the_whole_run():
     window = dataclasses.replace(saves(), saving=Saving(), steps=Steps(9, 1, 0, 8, 0))
     assert texts(window)["rework"].startswith("save, and record it")
-    assert texts(window, history=saves())["rework"] == "save more often: every 14 steps, not 50"
+    assert texts(window, history=saves())["rework"] == "save more often: every 13 steps, not 50"
 
 
 @pytest.mark.parametrize(

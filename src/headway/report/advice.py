@@ -9,9 +9,9 @@ from typing import Final
 from headway.clock import NS_PER_S
 from headway.ledger.categories import category
 from headway.ledger.ledger import Ledger
+from headway.model.saves import better_saves
 from headway.report.endings import endings
 from headway.report.phases import shorten_waits
-from headway.report.saving import best_interval
 from headway.units import Price, show_seconds
 
 SHOWN: Final = 3
@@ -116,12 +116,12 @@ def _rework(ledger: Ledger, ns: int, history: Ledger) -> _Idea | None:
         return _Idea(f"save, and record it: {lost}", ns, "rec.saved(step) after each save tells how often to save")
     if not saving.n_failures:
         return _Idea(f"save when the notice of an end comes: {lost}", ns, "the handler of SIGTERM or of preemption")
-    better = best_interval(ledger, history)
+    better = better_saves(ledger, history)
     if better is not None:
-        if not better.more_often:
+        plan, gain_ns = better
+        if not plan.more_often:
             return None
-        text = f"save more often: every {better.steps} steps, not {better.now_steps}"
-        return _Idea(text, better.gain_ns, "Young's interval, from this run's saves and failures", up_to=False)
+        return _Idea(plan.change, gain_ns, plan.command, up_to=False)
     if saving.save_ns is None or saving.interval_steps is None:
         where = "a span checkpoint_save round each save tells how often to save"
         return _Idea(f"save more often: {lost}", ns, where)
@@ -130,10 +130,11 @@ def _rework(ledger: Ledger, ns: int, history: Ledger) -> _Idea | None:
 
 def _checkpoint_save(ledger: Ledger, ns: int, history: Ledger) -> _Idea:
     """The other side of the same interval: it never says the opposite of what `_rework` says."""
-    better = best_interval(ledger, history)
+    better = better_saves(ledger, history)
     where = "a writer thread, or the framework's asynchronous save"
-    if better is not None and not better.more_often:
-        where = f"or every {better.steps} steps, not {better.now_steps}: {_show(better.gain_ns)} less"
+    if better is not None and not better[0].more_often:
+        plan, gain_ns = better
+        where = f"or {plan.every}: {_show(gain_ns)} less; {plan.command}"
     return _Idea(f"save in the background: blocking saves took {_show(ns)}", ns, where)
 
 

@@ -1,0 +1,116 @@
+"""How often a run should save: the model's interval, from what the run recorded of its saves and failures."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from headway.ledger.ledger import Ledger
+from headway.model.fitting import Fit, fit
+from headway.model.renewal import daly_s
+from headway.units import show_seconds
+
+_SAME: Final = 1e-3
+"""Two distances that differ by less are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavePlan:
+    """A better distance between two saves.
+
+    Attributes:
+        interval_s: The better distance, of training [s].
+        now_s: What the run does [s].
+        step_s: Time of one step [s]; None where there are none to count.
+        save_s: Time of one save, on which it rests [s].
+        mtbf_s: Mean time between failures, on which it rests [s].
+    """
+
+    interval_s: float
+    now_s: float
+    step_s: float | None
+    save_s: float
+    mtbf_s: float
+
+    @property
+    def more_often(self) -> bool:
+        """Whether the better distance is the shorter one."""
+        return self.interval_s < self.now_s
+
+    @property
+    def change(self) -> str:
+        """What to change, in words."""
+        often = "more often" if self.more_often else "less often"
+        return f"save {often}: {self.every}"
+
+    @property
+    def every(self) -> str:
+        """Both distances, in steps where there are steps."""
+        if self.step_s is None:
+            return f"every {show_seconds(self.interval_s)}, not {show_seconds(self.now_s)}"
+        return f"every {round(self.interval_s / self.step_s)} steps, not {round(self.now_s / self.step_s)}"
+
+    @property
+    def command(self) -> str:
+        """What to type to see where the better distance comes from."""
+        return f'headway model interval --save "{show_seconds(self.save_s)}" --mtbf "{show_seconds(self.mtbf_s)}"'
+
+    def gain(self, rework: float, saves: float) -> float:
+        """Return what the change returns of two losses, in their unit: less of the one, more of the other.
+
+        Rework grows in proportion to the distance, time spent in saves in inverse proportion.
+
+        Args:
+            rework: What was done again or lost.
+            saves: What blocking saves took.
+
+        Example:
+            >>> SavePlan(25.0, 50.0, 1.0, 10.0, 1000.0).gain(rework=100.0, saves=20.0)
+            30.0
+        """
+        return rework * (1 - self.interval_s / self.now_s) + saves * (1 - self.now_s / self.interval_s)
+
+
+def plan_saves(told: Fit) -> SavePlan | None:
+    """Return the distance between saves that Daly's formula gives for a run; None where it tells too little.
+
+    Args:
+        told: What the run tells.
+
+    Example:
+        >>> from headway.model.mtbf import Mtbf
+        >>> plan_saves(Fit(save_s=10.0, step_s=10.0, interval_s=500.0, mtbf=Mtbf(1000.0)))
+        SavePlan(interval_s=130.0, now_s=500.0, step_s=10.0, save_s=10.0, mtbf_s=1000.0)
+    """
+    now_s, mtbf_s = told.interval_s, told.mtbf.value_s
+    if not (now_s and told.save_s and mtbf_s):
+        return None
+    best_s = daly_s(told.save_s, mtbf_s)
+    if told.step_s:
+        best_s = max(1, round(best_s / told.step_s)) * told.step_s
+    same = math.isclose(best_s, now_s, rel_tol=_SAME)
+    return None if same else SavePlan(best_s, now_s, told.step_s, told.save_s, mtbf_s)
+
+
+def better_saves(ledger: Ledger, history: Ledger | None = None) -> tuple[SavePlan, int] | None:
+    """Return the plan and what it returns [device-ns]; None where nothing is known or better.
+
+    Args:
+        ledger: Of one run: what its rework and its saves cost.
+        history: The whole run, where ``ledger`` is a window of it: how it saves and fails.
+
+    Example:
+        >>> from headway.ledger.ledger import Saving
+        >>> better_saves(Ledger(
+        ...     {"productive": 700, "rework": 280, "checkpoint_save": 20}, held_ns=1000, devices=1,
+        ...     saving=Saving(n_saves=2, n_failures=1, interval_steps=50, save_ns=10, step_ns=10)))[1]
+        150
+    """
+    whole = history or ledger
+    plan = plan_saves(fit(whole)) if whole.held_ns else None
+    if plan is None:
+        return None
+    amounts = ledger.amounts_ns
+    gain_ns = round(plan.gain(amounts.get("rework", 0), amounts.get("checkpoint_save", 0)))
+    return (plan, gain_ns) if gain_ns > 0 else None
