@@ -1,0 +1,126 @@
+"""Frozen things: a dictionary nobody changes, and the base of all scenarios."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn, Self
+
+from headway.errors import ArgumentError
+from headway.model.checks import likely
+from headway.model.quantities import quantity
+
+
+class FrozenDict(dict[str, Any]):
+    """A dictionary that cannot be changed; it is hashed by its keys, and pickles.
+
+    Example:
+        >>> FrozenDict(S=0.8)["S"]
+        0.8
+    """
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("this mapping belongs to a frozen object; make a variant of that object instead")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    pop = popitem = clear = update = setdefault = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+    def __copy__(self) -> FrozenDict:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenDict:
+        return self
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Scenario:
+    """Inputs of a model, checked when made.
+
+    Attributes:
+        name: A name for people.
+        description: What it describes, in a sentence.
+        source: Where the inputs come from.
+        date: When that was published, as ``2024-07`` or ``2024-07-31``.
+        facts: What the source gives beside the inputs, by name.
+    """
+
+    name: str = ""
+    description: str = ""
+    source: str = ""
+    date: str = ""
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=FrozenDict)
+
+    about: ClassVar = ("name", "description", "source", "date", "facts")
+
+    def __post_init__(self) -> None:
+        """Take a copy of the facts that nobody changes."""
+        self._keep("facts", FrozenDict(self.facts))
+
+    def variant(self, **changes: Any) -> Self:
+        """Return a copy with some inputs changed; the values are checked again.
+
+        Raises:
+            ArgumentError: A change is of no field of this scenario, or a value cannot be used.
+        """
+        known = [field.name for field in dataclasses.fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ArgumentError(
+                    f"Cannot change {name!r} of a {type(self).__name__}: it has no such field{likely(name, known)}",
+                    f"Give one of {', '.join(known)}",
+                    "unknown-field",
+                    field=name,
+                    known=known,
+                )
+        return dataclasses.replace(self, **changes)
+
+    def _keep(self, name: str, value: Any) -> None:
+        """Set a field while the object is made."""
+        object.__setattr__(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(_same(getattr(self, field.name), getattr(other, field.name)) for field in dataclasses.fields(self))
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name, self.source))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {field.name: _packed(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return _unpack, (type(self), fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Packed:
+    """A quantity on its way between processes: pint would bind it to the other side's global registry."""
+
+    magnitude: Any
+    unit: str
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _packed(item) for key, item in value.items()}
+    return _Packed(value.magnitude, f"{value.units:P}") if hasattr(value, "magnitude") else value
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unpacked(item) for key, item in value.items()}
+    return quantity(value.magnitude, value.unit) if isinstance(value, _Packed) else value
+
+
+def _unpack(cls: type[Scenario], fields: dict[str, Any]) -> Scenario:
+    return cls(**{name: _unpacked(value) for name, value in fields.items()})
+
+
+def _same(a: Any, b: Any) -> bool:
+    same = a == b
+    return bool(same) if isinstance(same, bool) or same is NotImplemented else bool(getattr(same, "all", bool)())

@@ -1,0 +1,176 @@
+"""Quantities in and out: numbers in a documented unit, texts such as ``"15 min"``, or pint quantities.
+
+The registry is Headway's own, built when a text or a quantity first needs it: importing this
+changes no other registry, and plain numbers never load pint.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from headway.clock import NS_PER_S
+from headway.errors import ArgumentError
+from headway.units import parse_duration
+
+if TYPE_CHECKING:
+    import pint
+
+_LONGEST: Final = 80
+_POWER: Final = re.compile(r"\*\*|\^")
+_SMALL_POWER: Final = re.compile(r"(?:\*\*|\^)\s*[-+]?\s*[1-9](?![\w.])")
+_SUPERSCRIPTS: Final = re.compile(r"[²³¹⁰⁴-⁹]{2}|[⁰⁴-⁹]")
+_SIGNED: Final = re.compile(r"\s*([$€£])\s*([\d.,_]+(?:[eE][-+]?\d+)?)")
+_SIGNS: Final = {"$": "USD", "€": "EUR", "£": "GBP"}
+_MONEY: Final = re.compile(r"\b(USD|EUR|GBP)\b")
+_EXAMPLES: Final = {
+    "second": "15 min",
+    "USD/hour": "2 USD/hour",
+    "1/second": "1 / day",
+    "byte": "980 GB",
+    "byte/second": "100 GB/s",
+    "flop/second": "989 Tflop/s",
+    "dimensionless": "90 %",
+}
+
+
+@cache
+def _registry() -> pint.UnitRegistry[Any]:
+    import pint
+
+    ours: pint.UnitRegistry[Any] = pint.UnitRegistry(cache_folder=None)
+    ours.define("USD = [currency] = _ = dollar")
+    ours.define("EUR = [euro_currency]")
+    ours.define("GBP = [pound_sterling]")
+    ours.define("flop = [operation] = FLOP")
+    return ours
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``registry`` or its ``Quantity``, building the registry at the first call."""
+    if name == "registry":
+        return _registry()
+    if name == "Quantity":
+        return _registry().Quantity
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def magnitude(value: Any, unit: str, name: str) -> Any:
+    """Return a quantity's magnitude in a unit: a float, or an array of them.
+
+    Args:
+        value: A number or array, which is in `unit` already; a text such as ``"15 min"``; a pint
+            quantity of any registry; a list of these.
+        unit: The unit wanted, such as ``"second"``.
+        name: The argument's name, for the error.
+
+    Raises:
+        ArgumentError: It is no such thing, or of another dimension.
+
+    Example:
+        >>> magnitude("15 min", "second", "save"), magnitude(900, "second", "save")
+        (900.0, 900.0)
+    """
+    if type(value) is float:
+        return value
+    try:
+        if isinstance(value, str):
+            return _text(value, unit)
+        if _is_quantity(value):
+            value = value.to(unit).magnitude
+        elif isinstance(value, list | tuple) and any(isinstance(x, str) or _is_quantity(x) for x in value):
+            value = [magnitude(item, unit, name) for item in value]
+        return _numbers(value)
+    except _refusals() as error:
+        _refuse(value, unit, name, error)
+
+
+def quantity(value: Any, unit: str) -> Any:
+    """Return a magnitude as a quantity of Headway's registry.
+
+    Example:
+        >>> f"{quantity(900.0, 'second').to('min'):.1f}"
+        '15.0 minute'
+    """
+    return _registry().Quantity(value, _unit(unit))
+
+
+def currency(value: Any) -> str:
+    """Return the currency that a price is in: ``USD``, unless its text or its unit names another.
+
+    Example:
+        >>> currency("2 EUR/hour"), currency(2.0)
+        ('EUR', 'USD')
+    """
+    text = value if isinstance(value, str) else f"{value.units}" if _is_quantity(value) else ""
+    found = _MONEY.search(_named(text))
+    return found[1] if found else "USD"
+
+
+def _text(text: str, unit: str) -> float:
+    """Return what a text says in a unit; a time may also be written as ``10m`` or ``1h30m``."""
+    plain = _named(text.strip())
+    powers = _POWER.findall(plain)
+    if len(text) > _LONGEST or len(powers) > 1 or len(powers) != len(_SMALL_POWER.findall(plain)):
+        raise ValueError("a quantity has at most 80 characters and one small power")
+    if _SUPERSCRIPTS.search(plain) or not plain:
+        raise ValueError("a quantity has small powers, and is not empty")
+    try:
+        found = _registry().parse_expression(plain)
+        return float(found.to(unit).magnitude if _is_quantity(found) else _numbers(found))
+    except _refusals():
+        if unit != "second":
+            raise
+        return parse_duration(plain) / NS_PER_S
+
+
+def _named(text: str) -> str:
+    return _SIGNED.sub(lambda match: f"{match[2]} {_SIGNS[match[1]]}", text)
+
+
+def _numbers(value: Any) -> Any:
+    """Return a number as float, several as an array of floats; neither truth values nor texts are numbers."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    import numpy as np
+
+    found = np.asarray(value)
+    if found.dtype.kind not in "fiuO" or (found.dtype.kind == "O" and any(isinstance(x, str) for x in found.flat)):
+        raise TypeError(f"no numbers but {found.dtype}")
+    found = found.astype(float, copy=False)
+    return float(found) if found.ndim == 0 else found
+
+
+def _is_quantity(value: Any) -> bool:
+    return hasattr(value, "magnitude") and hasattr(value, "to")
+
+
+def _refusals() -> tuple[type[BaseException], ...]:
+    """Return what pint and NumPy raise on what they cannot read."""
+    pint_errors = (sys.modules["pint"].PintError,) if "pint" in sys.modules else ()
+    built_in = (TypeError, ValueError, AttributeError, ArithmeticError, AssertionError, SyntaxError, LookupError)
+    return (*built_in, RecursionError, MemoryError, NotImplementedError, *pint_errors)
+
+
+def _refuse(value: Any, unit: str, name: str, error: BaseException) -> NoReturn:
+    if isinstance(error, ArgumentError) and error.slug == "bad-quantity":
+        raise error
+    raise ArgumentError(
+        f"Cannot use {name} = {_short(value)}: it is no quantity in {unit}",
+        f'Give a number in {unit}, or a text with its unit such as "{_EXAMPLES.get(unit, "1 " + unit)}"',
+        "bad-quantity",
+        name=name,
+        unit=unit,
+    ) from error
+
+
+@cache
+def _unit(unit: str) -> Any:
+    return _registry().Unit(unit)
+
+
+def _short(value: Any) -> str:
+    shown = f"{value}" if _is_quantity(value) else repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."
