@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from headway.errors import ArgumentError
 from headway.ledger.categories import category
-from headway.model.fitting import RESTART, START, Fit
+from headway.model.checkpoint import daly
+from headway.model.fit import RESTART, START, Fit
 from headway.model.mtbf import Mtbf
-from headway.model.renewal import daly_s, split
+from headway.model.renewal import split
 
 NOT_WORK: Final = (*RESTART, "checkpoint_save", "rework", "silent", "shutdown")
 """Categories that come from failures, saves and ends; all others go along with the training."""
@@ -55,7 +56,7 @@ def project(
     mtbf_s = _known(failing.value_s, "mtbf", told)
     save_s = _known(told.save_s if save is None else _seconds(save, "save"), "save", told)
     restart_s = _known(told.restart_s if restart is None else _seconds(restart, "restart"), "restart", told)
-    interval_s = daly_s(save_s, mtbf_s) if interval is None else _seconds(interval, "interval")
+    interval_s = float(daly(save_s, mtbf_s)) if interval is None else _seconds(interval, "interval")
     times = split(interval_s, save_s, mtbf_s, restart_s)
     shares = {name: times.kept * part for name, part in _work(told.shares).items()}
     shares["checkpoint_save"], shares["rework"] = times.saving, times.rework

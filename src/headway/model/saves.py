@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.ledger.ledger import Ledger
-from headway.model.fitting import Fit, fit
-from headway.model.renewal import daly_s
+from headway.model.checkpoint import daly
+from headway.model.fit import Fit, fit
 from headway.units import show_seconds
 
 _SAME: Final = 1e-3
@@ -86,7 +86,7 @@ def plan_saves(told: Fit) -> SavePlan | None:
     now_s, mtbf_s = told.interval_s, told.mtbf.value_s
     if not (now_s and told.save_s and mtbf_s):
         return None
-    best_s = daly_s(told.save_s, mtbf_s)
+    best_s = float(daly(told.save_s, mtbf_s))
     if told.step_s:
         best_s = max(1, round(best_s / told.step_s)) * told.step_s
     same = math.isclose(best_s, now_s, rel_tol=_SAME)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from headway.errors import ArgumentError
-from headway.model.fitting import Fit
+from headway.model.fit import Fit
 from headway.model.mtbf import UNKNOWN, Mtbf
 
 
@@ -20,9 +21,9 @@ def tell(source: Any) -> Fit:
     """
     if hasattr(source, "ceilings") and hasattr(source, "scheduling"):
         return Fit(
-            scheduling=float(source.scheduling),
-            runtime=float(source.runtime),
-            program=float(source.program),
+            scheduling=_number(source.scheduling),
+            runtime=_number(source.runtime),
+            program=_number(source.program),
             ceilings={name: float(value) for name, value in source.ceilings.items()},
         )
     result = getattr(source, "result", source)
@@ -45,21 +46,22 @@ def _of_runtime(source: Any, result: Any) -> Fit:
         "recovery": float(result.recovery_share),
         "preemption": float(result.preemption_share),
     }
-    interval_s = _seconds(result.interval)
-    mtbf_s = _seconds(result.mtbf)
-    devices = getattr(source, "n_devices", None)
+    devices = _number(getattr(source, "n_devices", None))
+    mtbf_s = float(result.mtbf_s)
     return Fit(
+        run=getattr(source, "name", ""),
         devices=None if devices is None else int(devices),
         shares=shares,
         runtime=shares["productive"],
-        recovery_s=_seconds(result.recovery_time),
-        save_s=_seconds(result.write_time),
-        interval_s=interval_s,
-        mtbf=UNKNOWN if mtbf_s is None else Mtbf(mtbf_s),
+        startup_s=float(result.startup_s),
+        recovery_s=float(result.recovery_s) - float(result.startup_s),
+        save_s=float(result.write_s) or None,
+        interval_s=float(result.interval_s),
+        mtbf=Mtbf(mtbf_s) if math.isfinite(mtbf_s) else UNKNOWN,
         preemption_share=shares["preemption"],
         restart_share=shares["recovery"],
     )
 
 
-def _seconds(value: Any) -> float | None:
-    return float(value.to("second").magnitude) if hasattr(value, "to") else None
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
