@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from headway import events
 from headway.cli.main import COMMANDS, cli
+from headway.cli.model import MODEL_COMMANDS
 from headway.ledger.categories import CATEGORIES
 
 ROOT = Path(__file__).parents[2]
@@ -86,18 +87,20 @@ def test_every_category_is_in_the_docs_of_the_ledger():
     assert not [line.name for line in CATEGORIES if f"`{line.name}`" not in text]
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", *COMMANDS, *(f"model {name}" for name in MODEL_COMMANDS)])
 def test_the_reference_is_what_help_prints(command):
-    arguments = [command, "--help"] if command else ["--help"]
+    arguments = [*command.split(), "--help"]
     shown = CliRunner().invoke(cli, arguments, prog_name="headway", terminal_width=78).output.rstrip()
     text = (DOCS / "cli.md").read_text()
     assert f"```text\n{shown}\n```" in text
-    assert not command or f"\n## headway {command}\n" in text
+    level = "#" * (1 + len(command.split()))
+    assert not command or f"\n{level} headway {command}\n" in text
 
 
 def test_the_reference_has_no_command_that_is_gone():
-    sections = re.findall(r"^## headway (\w+)$", (DOCS / "cli.md").read_text(), re.MULTILINE)
-    assert sorted(sections) == sorted(COMMANDS)
+    text = (DOCS / "cli.md").read_text()
+    assert sorted(re.findall(r"^## headway (\w+)$", text, re.MULTILINE)) == sorted(COMMANDS)
+    assert sorted(re.findall(r"^### headway model (\w+)$", text, re.MULTILINE)) == sorted(MODEL_COMMANDS)
 
 
 def anchors(page):

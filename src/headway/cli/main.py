@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -17,6 +17,7 @@ from headway.errors import HeadwayError
 
 COMMANDS: Final[Mapping[str, str]] = {
     "demo": "Train a small classifier, kill it, resume it, and show the report.",
+    "model": "Compute what goodput could be: what-if, sweeps, save intervals, simulation.",
     "report": "Show where the device-time of runs went, and what would return most.",
     "run": "Run a training command and report where its time went.",
 }
@@ -29,19 +30,32 @@ EXIT_INTERRUPTED: Final = 130
 
 
 class LazyGroup(click.Group):
-    """A group that imports a command when it runs, so that ``--help`` needs none of them."""
+    """A group that imports a command when it runs, so that ``--help`` needs none of them.
+
+    Args:
+        table: By name, what each command does.
+        home: The module and attribute that hold a command, with ``{}`` for its name.
+    """
+
+    def __init__(
+        self, *args: Any, table: Mapping[str, str] = COMMANDS, home: str = "headway.cli.{0}:{0}", **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self.table = table
+        self._home = home
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
         del ctx
-        return list(COMMANDS)
+        return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command of that name; None when there is none."""
         del ctx
-        if cmd_name not in COMMANDS:
+        if cmd_name not in self.table:
             return None
-        command: click.Command = getattr(importlib.import_module(f"headway.cli.{cmd_name}"), cmd_name)
+        module, attribute = self._home.format(cmd_name).split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
     def resolve_command(
@@ -52,7 +66,7 @@ class LazyGroup(click.Group):
         Raises:
             UsageError: There is none of that name.
         """
-        near = get_close_matches(args[0], COMMANDS, n=1) if args[0] not in COMMANDS else []
+        near = get_close_matches(args[0], self.table, n=1) if args[0] not in self.table else []
         if near:
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
         return super().resolve_command(ctx, args)
@@ -61,7 +75,7 @@ class LazyGroup(click.Group):
         """List the commands from the table."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(self.table.items()))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

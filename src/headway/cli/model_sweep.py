@@ -1,0 +1,156 @@
+"""`headway model sweep NAME`: a scenario over a range of sizes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import click
+from rich.text import Text
+
+from headway.cli.modeltext import TIME, json_option, put
+from headway.errors import ArgumentError
+from headway.report.chart import legend, stack
+from headway.report.sheet import Sheet
+from headway.units import show_percent, show_seconds
+
+MOST: Final = 200
+"""More sizes than that are a slip."""
+_RANGE: Final = re.compile(r"(\d+):(\d+)(?::(\d+))?")
+
+
+class Sizes(click.ParamType[list[int]]):
+    """Numbers of devices: ``128:32768`` doubles from one to the other, ``128:32768:4`` takes four times."""
+
+    name = "sizes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """Return the sizes, the smallest first.
+
+        Raises:
+            ArgumentError: They cannot be read.
+        """
+        del param, ctx
+        if isinstance(value, list):
+            return value
+        text = str(value).replace(",", " ").replace("_", "")
+        match = _RANGE.fullmatch(text.strip())
+        if match:
+            sizes = _range(int(match[1]), int(match[2]), int(match[3] or 2))
+        else:
+            sizes = sorted({int(word) for word in text.split() if word.isdigit()})
+            sizes = sizes if all(word.isdigit() for word in text.split()) else []
+        if not sizes or sizes[0] < 1:
+            raise ArgumentError(
+                f"Cannot read the sizes {value!r}: they are no range, and no list of numbers above zero",
+                "Write them as 128:32768 or 128,512,2048",
+                "bad-sizes",
+                value=value,
+            )
+        return sizes[:MOST]
+
+
+def _range(low: int, high: int, factor: int) -> list[int]:
+    sizes = []
+    while 0 < low <= high and factor > 1:
+        sizes.append(low)
+        low *= factor
+    if sizes and sizes[-1] < high:
+        sizes.append(high)
+    return sizes
+
+
+@click.command("sweep")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--devices", "sizes", metavar="A:B", type=Sizes(), default="128:32768", show_default=True,
+    help="Sizes: a range that doubles, A:B:4 for four times, or a list such as 128,512.",
+)  # fmt: skip
+@click.option("--plot", is_flag=True, help="Draw a chart of where the time goes.")
+@click.option("--html", metavar="FILE", type=click.Path(dir_okay=False), help="Write an interactive chart as a page.")
+@click.option("--save", metavar="TIME", type=TIME, help="How long the training stands for a save.")
+@click.option("--restart", metavar="TIME", type=TIME, help="From a failure to the next step.")
+@json_option
+def command(
+    *,
+    name: str,
+    sizes: list[int],
+    plot: bool,
+    html: str | None,
+    save: float | None,
+    restart: float | None,
+    as_json: bool,
+) -> None:
+    """Take a scenario over a range of sizes, as a chart.
+
+    NAME is one of `headway model list` with a runtime model. The rate of failures grows with the
+    devices; everything else stays.
+    """
+    from headway.cli.modelscenario import canonical, runtime_scenario
+    from headway.model.told import tell
+
+    name = canonical(name)
+    scenario = runtime_scenario(name, save, restart)
+    results = scenario.sweep(sizes)
+    told = {size: tell(result) for size, result in results.items()}
+    shares = {size: {key: share for key, share in fit.shares.items() if share} for size, fit in told.items()}
+    document = {
+        "name": name,
+        "sweep": [
+            {"devices": size, "runtime": fit.runtime, "mtbf_s": fit.mtbf.value_s, "interval_s": fit.interval_s,
+             "shares": shares[size]} for size, fit in told.items()
+        ],
+        "html": html,
+    }  # fmt: skip
+    if html is not None:
+        from headway.report.htmlchart import write
+
+        write(html, f"Where the time goes: {name}", shares)
+
+    def draw(sheet: Sheet) -> None:
+        first, last = min(sizes), max(sizes)
+        sheet.title(
+            f"{name} from {first:,} to {last:,} devices",
+            f"runtime goodput R {show_percent(told[first].runtime or 0.0)} falls to "
+            f"{show_percent(told[last].runtime or 0.0)}",
+        )
+        (_chart if plot else _figures)(sheet, told, shares)
+        sheet.say(
+            "R is the share of the held time whose training is kept; a job twice the size fails twice as often.",
+            f"Written: {html}" if html else "",
+            "" if plot or html else "Next: --plot draws it, --html FILE as a page.",
+            *(f"At {last:,} devices: {note}" for note in results[last].notes),
+            f"What would change it: headway model show {name}",
+        )
+
+    put(document, draw, as_json=as_json)
+
+
+def _figures(sheet: Sheet, told: dict[int, Any], shares: dict[int, dict[str, float]]) -> None:
+    rows = []
+    for size, fit in told.items():
+        lost = {name: share for name, share in shares[size].items() if name != "productive"}
+        most = max(lost, key=lost.__getitem__, default="")
+        rows.append(
+            [
+                f"{size:,}",
+                show_percent(fit.runtime),
+                _time(fit.mtbf.value_s),
+                _time(fit.interval_s),
+                f"{most} {show_percent(lost[most])}" if most else "",
+            ]
+        )
+    sheet.table(["devices", "R", "MTBF", "save every", "largest loss"], rows, left=(4,))
+
+
+def _chart(sheet: Sheet, told: dict[int, Any], shares: dict[int, dict[str, float]]) -> None:
+    width = min(sheet.width, 100) - 24
+    rows: list[list[str | Text]] = [
+        [f"{size:,}", show_percent(fit.runtime), stack(shares[size], sheet.glyphs, width)] for size, fit in told.items()
+    ]
+    sheet.table(["devices", "R", "0 %" + " " * (width - 8) + "100 %"], rows, left=(2,))
+    sheet.say(legend(list(shares.values()), sheet.glyphs))
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else show_seconds(seconds)
