@@ -170,12 +170,15 @@ class CheckpointInterval(Scenario):
     @property
     def efficiency(self) -> Any:
         """Share of time that is kept work at `interval`, by the exact form."""
-        return self.at(self.interval)
+        return self._kept(magnitude(self.interval, "second", "interval"))
 
     def at(self, interval: Any) -> Any:
         """Return the share of time that is kept work at another interval [s], by the exact form."""
-        t = amount(interval, "second", "interval")
-        return renewal(t, *(magnitude(getattr(self, name), "second", name) for name in ("save", "mtbf", "restart")))
+        return self._kept(positive(interval, "second", "interval"))
+
+    def _kept(self, interval: Any) -> Any:
+        others = (magnitude(getattr(self, name), "second", name) for name in ("save", "mtbf", "restart"))
+        return renewal(interval, *others)
 
     @property
     def outcome(self) -> Any:
@@ -216,9 +219,11 @@ def exact(save: Any, mtbf: Any) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(60):
             step = (-np.log1p(-x) - x - delta) * (1.0 - x) / x
-            x = np.where((x > 0) & (step > 0), x - step, x)
-    at_most_young = np.where(np.isinf(mtbf) | (delta == 0), young(save, mtbf), np.where(x > 0, x, 0.0) * _finite(mtbf))
-    return plain(at_most_young)
+            if not np.any(step > 0):
+                break
+            x = np.where(step > 0, x - step, x)
+    found = np.where(np.isinf(mtbf) | (delta == 0), young(save, mtbf), np.where(x > 0, x, 0.0) * _finite(mtbf))
+    return plain(found)
 
 
 METHODS: Final[dict[str, Callable[[Any, Any], Any]]] = {"daly": daly, "young": young, "exact": exact}

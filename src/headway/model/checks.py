@@ -18,6 +18,8 @@ def factor(value: Any, name: str) -> Any:
         ArgumentError: It is outside, or no number.
     """
     found = magnitude(value, "dimensionless", name)
+    if not isinstance(found, float) and found.size and found.min() > 0 and found.max() <= 1:
+        return found  # two passes over an array, where the checks below take five
     place = _first(found, lambda x: (x > 0) & (x <= 1))
     if place is not None:
         _refuse(f"Cannot use {name} = {place}: a factor is above 0 and at most 1", "bad-factor", name, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from headway.errors import ArgumentError
 from headway.model.checks import likely
@@ -56,8 +56,6 @@ class Scenario:
     date: str = ""
     facts: Mapping[str, Any] = dataclasses.field(default_factory=FrozenDict)
 
-    about: ClassVar = ("name", "description", "source", "date", "facts")
-
     def __post_init__(self) -> None:
         """Take a copy of the facts that nobody changes."""
         self._keep("facts", FrozenDict(self.facts))
@@ -81,7 +79,10 @@ class Scenario:
         return dataclasses.replace(self, **changes)
 
     def _keep(self, name: str, value: Any) -> None:
-        """Set a field while the object is made."""
+        """Set a field while the object is made; its arrays are nobody's to change."""
+        array = getattr(value, "magnitude", value)
+        if hasattr(array, "setflags"):
+            array.setflags(write=False)
         object.__setattr__(self, name, value)
 
     def __eq__(self, other: object) -> bool:

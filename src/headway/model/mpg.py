@@ -154,7 +154,8 @@ class GoodputResult(tuple[Any, ...]):
         return f"GoodputResult({shown})"
 
     def _reachable(self) -> list[tuple[int, str, Any]]:
-        return [(place, key, self.ceilings[key]) for place, key in enumerate(FACTORS) if key in self.ceilings]
+        known = self[3]
+        return [] if known is None else [(place, key, known[key]) for place, key in enumerate(FACTORS) if key in known]
 
 
 RESULT_FIELDS: Final = (
@@ -197,7 +198,7 @@ class GoodputModel:
             [0.18, 0.36]
         """
         if (
-            type(scheduling) is type(runtime) is type(program) is float
+            scheduling.__class__ is runtime.__class__ is program.__class__ is float
             and 0.0 < scheduling <= 1.0 >= runtime > 0.0 < program <= 1.0
             and ceilings is device_hour_rate  # both None: the way of most solves, kept short
         ):
@@ -232,7 +233,7 @@ def check_ceilings(ceilings: Mapping[str, Any] | None, factors: Mapping[str, Any
     found = {}
     for key, value in (ceilings or {}).items():
         if key not in FACTORS:
-            hint = likely(key, FACTORS.values())
+            hint = likely(key, FACTORS)
             raise ArgumentError(
                 f"Cannot use the ceiling of {key!r}: factors are S (scheduling), R (runtime), P (program){hint}",
                 "Give ceilings by S, R or P",

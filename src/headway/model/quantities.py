@@ -79,7 +79,7 @@ def magnitude(value: Any, unit: str, name: str) -> Any:
         if isinstance(value, str):
             return _text(value, unit)
         if _is_quantity(value):
-            value = value.to(unit).magnitude
+            value = _converted(value, unit)
         elif isinstance(value, list | tuple) and any(isinstance(x, str) or _is_quantity(x) for x in value):
             value = [magnitude(item, unit, name) for item in value]
         return _numbers(value)
@@ -104,9 +104,11 @@ def currency(value: Any) -> str:
         >>> currency("2 EUR/hour"), currency(2.0)
         ('EUR', 'USD')
     """
-    text = value if isinstance(value, str) else f"{value.units}" if _is_quantity(value) else ""
-    found = _MONEY.search(_named(text))
-    return found[1] if found else "USD"
+    if isinstance(value, str):
+        found = _MONEY.search(_named(value))
+        return found[1] if found else "USD"
+    names = [name for name, _ in value.unit_items()] if _is_quantity(value) else []
+    return next((name for name in names if name in _SIGNS.values()), "USD")
 
 
 def _text(text: str, unit: str) -> float:
@@ -115,8 +117,12 @@ def _text(text: str, unit: str) -> float:
     powers = _POWER.findall(plain)
     if len(text) > _LONGEST or len(powers) > 1 or len(powers) != len(_SMALL_POWER.findall(plain)):
         raise ValueError("a quantity has at most 80 characters and one small power")
-    if _SUPERSCRIPTS.search(plain) or not plain:
-        raise ValueError("a quantity has small powers, and is not empty")
+    if _SUPERSCRIPTS.search(plain) or not any(letter.isdecimal() for letter in plain):
+        raise ValueError("a quantity has small powers, and a number")
+    try:
+        return float(plain)
+    except ValueError:
+        pass
     try:
         found = _registry().parse_expression(plain)
         return float(found.to(unit).magnitude if _is_quantity(found) else _numbers(found))
@@ -124,6 +130,13 @@ def _text(text: str, unit: str) -> float:
         if unit != "second":
             raise
         return parse_duration(plain) / NS_PER_S
+
+
+def _converted(value: Any, unit: str) -> Any:
+    """Return the magnitude of a quantity in a unit; at once where it is in that unit of our registry."""
+    if isinstance(value, _registry().Quantity) and tuple(value.unit_items()) == _items(unit):
+        return value.magnitude
+    return value.to(unit).magnitude
 
 
 def _named(text: str) -> str:
@@ -139,7 +152,7 @@ def _numbers(value: Any) -> Any:
     found = np.asarray(value)
     if found.dtype.kind not in "fiuO" or (found.dtype.kind == "O" and any(isinstance(x, str) for x in found.flat)):
         raise TypeError(f"no numbers but {found.dtype}")
-    found = found.astype(float, copy=False)
+    found = found.astype(float)  # a copy: a result computes its fields when they are read
     return float(found) if found.ndim == 0 else found
 
 
@@ -148,22 +161,29 @@ def _is_quantity(value: Any) -> bool:
 
 
 def _refusals() -> tuple[type[BaseException], ...]:
-    """Return what pint and NumPy raise on what they cannot read."""
-    pint_errors = (sys.modules["pint"].PintError,) if "pint" in sys.modules else ()
+    """Return what pint, Python's tokenizer and NumPy raise on what they cannot read."""
+    theirs = [("pint", "PintError"), ("tokenize", "TokenError")]
+    named = [getattr(sys.modules[module], name) for module, name in theirs if module in sys.modules]
     built_in = (TypeError, ValueError, AttributeError, ArithmeticError, AssertionError, SyntaxError, LookupError)
-    return (*built_in, RecursionError, MemoryError, NotImplementedError, *pint_errors)
+    return (*built_in, RecursionError, MemoryError, NotImplementedError, *named)
 
 
 def _refuse(value: Any, unit: str, name: str, error: BaseException) -> NoReturn:
     if isinstance(error, ArgumentError) and error.slug == "bad-quantity":
         raise error
+    wanted = "a number without a unit" if unit == "dimensionless" else f"a number in {unit}"
     raise ArgumentError(
-        f"Cannot use {name} = {_short(value)}: it is no quantity in {unit}",
-        f'Give a number in {unit}, or a text with its unit such as "{_EXAMPLES.get(unit, "1 " + unit)}"',
+        f"Cannot use {name} = {_short(value)}: it is neither {wanted} nor a quantity of that dimension",
+        f'Give {wanted}, or a text with its unit such as "{_EXAMPLES.get(unit, "1 " + unit)}"',
         "bad-quantity",
         name=name,
         unit=unit,
     ) from error
+
+
+@cache
+def _items(unit: str) -> tuple[tuple[str, Any], ...]:
+    return tuple(_registry().Quantity(1.0, _unit(unit)).unit_items())
 
 
 @cache

@@ -282,14 +282,14 @@ def _notes(result: RuntimeGoodputResult) -> list[str]:
     off = np.abs(np.asarray(result.first_order_error)) > POINT
     if off.any():
         value = np.asarray(result.exact_runtime_goodput)
-        exact = f"{float(value):.4f}" if value.ndim == 0 else "in exact_runtime_goodput"
+        exact, most = (f"{float(value):.4f}", "") if value.ndim == 0 else ("in exact_runtime_goodput", "up to ")
         error = np.abs(np.asarray(result.first_order_error)).max()
         found.append(
-            f"The first-order sum is off by {error * 100:.1f} points{_how_many(off)}; the exact value is {exact}. "
-            "Use that one."
+            f"The first-order sum is off by {most}{error * 100:.1f} points{_how_many(off)}; "
+            f"the exact value is {exact}. Use that one."
         )
     return found
 
 
 def _how_many(which: Any) -> str:
-    return "" if which.ndim == 0 else f" at most, in {int(which.sum())} of {which.size}"
+    return "" if which.ndim == 0 else f" in {int(which.sum())} of {which.size}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from headway.ledger.ledger import Ledger
 from headway.model.checks import factor, fits
 from headway.model.frozen import FrozenDict, Scenario
 from headway.model.mpg import FACTORS, GoodputResult, check_ceilings, check_rate, checked
 from headway.model.quantities import quantity
+
+if TYPE_CHECKING:
+    from headway.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
