@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -290,10 +291,9 @@ def test_nothing_from_a_log_steers_the_terminal():
     assert not {"\x1b", "\x07", "\r"} & set(stream.buffer.getvalue().decode())
 
 
-def test_the_report_and_the_interval_load_no_units():
+def test_the_report_and_the_interval_load_no_units(log):
     code = "import sys; from headway.cli.main import main; main({}); sys.exit('pint' in sys.modules)"
-    import subprocess
-
-    for words in (["model", "interval", "--save", "30 s", "--mtbf", "4 h"], ["model", "--help"]):
+    interval = ["model", "interval", "--save", "30 s", "--mtbf", "4 h"]
+    for words in (["report", log], ["report", log, "--json"], ["model", "whatif", log], interval):
         done = subprocess.run([sys.executable, "-c", code.format(words)], capture_output=True, check=False)
         assert done.returncode == 0, done.stderr
