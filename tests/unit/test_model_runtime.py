@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from headway.model import ObservedFailureScenario, RuntimeGoodputModel, RuntimeGoodputScenario, Scenarios
+from headway.model import (
+    CheckpointInterval,
+    GoodputModel,
+    ObservedFailureScenario,
+    RuntimeGoodputModel,
+    RuntimeGoodputScenario,
+    Scenarios,
+    efficiency,
+    expected_ettr,
+)
 
 JOB = Scenarios.Llama2_70BRuntimeGoodput128
 solve = RuntimeGoodputModel().solve
@@ -87,6 +96,18 @@ def test_the_crossover_is_the_first_multiple():
         failures=ObservedFailureScenario(n_devices=8, n_failures=0, duration="1 day"), save=1, input_wait=0.1
     )
     assert never.crossover(8) is None
+
+
+def test_the_least_and_the_greatest_numbers_give_no_surprise():
+    tiny = 5e-324
+    assert GoodputModel().solve(tiny, tiny, 1.0).cost_multiple == float("inf")
+    assert GoodputModel().solve([tiny, 1.0], [tiny, 0.5], 1.0).cost_multiple.tolist() == [float("inf"), 2.0]
+    assert expected_ettr(1e9, 1e300, 1e300, 1) == 0.0
+    assert expected_ettr([1, 1e9], 1e-6, 1, 1).tolist()[1] == 0.0
+    plan = CheckpointInterval(save="1 s", mtbf=float("inf"))
+    assert (plan.efficiency, plan.outcome, plan.notes) == (1.0, "ok", ())
+    assert plan.variant(mtbf="1 day").young > plan.variant(mtbf="1 day").daly
+    assert efficiency(1e-300, 1e300, 1e-300, 1e300) == 0.0
 
 
 def test_a_job_without_input_wait_is_its_ceiling():

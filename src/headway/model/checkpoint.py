@@ -105,8 +105,8 @@ def expected_ettr(nodes: Any, failure_rate: Any, interval: Any, restart: Any, sa
     t, u = positive(interval, "second", "interval"), amount(restart, "second", "restart")
     d = amount(save, "second", "save")
     fits(nodes=n, failure_rate=r, interval=t, restart=u, save=d)
-    left = 1.0 - n * r * (u + t / 2.0)
-    return (left * (left > 0.0)) / (1.0 + d / t)
+    lost = n * r * (u + t / 2.0)
+    return left_of(lost) / (1.0 + d / t)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -276,6 +276,13 @@ def plain(value: Any) -> Any:
     """Return an array of one value without axes as a float."""
     found = np.asarray(value)
     return float(found) if found.ndim == 0 else found
+
+
+def left_of(loss: Any) -> Any:
+    """Return what a first-order loss leaves: 1 - loss, and nothing where that would be below 0."""
+    if isinstance(loss, float):
+        return 1.0 - loss if loss < 1.0 else 0.0
+    return np.where(loss < 1.0, 1.0 - loss, 0.0)
 
 
 def named(condition: Any, yes: str, no: str) -> Any:

@@ -90,6 +90,16 @@ def fits(**values: Any) -> None:
         ) from error
 
 
+def inverse(value: Any) -> Any:
+    """Return 1 / value; infinity for 0."""
+    if isinstance(value, float):
+        return 1.0 / value if value else math.inf
+    import numpy as np
+
+    with np.errstate(divide="ignore"):
+        return 1.0 / np.asarray(value)
+
+
 def likely(name: str, known: Iterable[str]) -> str:
     """Return a hint at the name that was meant, or nothing.
 

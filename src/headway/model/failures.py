@@ -6,13 +6,12 @@ add (Barlow and Proschan 1975). A job of n devices fails n times as often as one
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from headway.errors import ArgumentError
-from headway.model.checks import amount, likely, positive
+from headway.model.checks import amount, inverse, likely, positive
 from headway.model.frozen import FrozenDict, Scenario
 from headway.model.quantities import magnitude, quantity
 
@@ -175,13 +174,3 @@ class ObservedFailureScenario(Scenario):
 
 
 Failures = SeriesFailureScenario | ObservedFailureScenario
-
-
-def inverse(rate: Any) -> Any:
-    """Return 1 / rate; infinity for a rate of 0."""
-    if isinstance(rate, float):
-        return 1.0 / rate if rate else math.inf
-    import numpy as np
-
-    with np.errstate(divide="ignore"):
-        return 1.0 / np.asarray(rate)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headway.errors import ArgumentError
-from headway.model.checks import amount, factor, fits, likely
+from headway.model.checks import amount, factor, fits, inverse, likely
 from headway.model.frozen import FrozenDict
 from headway.model.quantities import currency, magnitude, quantity
 
@@ -122,18 +122,18 @@ class GoodputResult(tuple[Any, ...]):
 
     @property
     def cost_multiple(self) -> Any:
-        """Offered device-time for one useful one: 1 / MPG."""
-        return 1.0 / self.mpg
+        """Offered device-time for one useful one: 1 / MPG; infinite where MPG is below the least float."""
+        return inverse(self.mpg)
 
     @property
     def job_cost_multiple(self) -> Any:
         """Held device-time for one useful one: 1 / RP."""
-        return 1.0 / self.job_product
+        return inverse(self.job_product)
 
     @property
     def runtime_headroom(self) -> Any:
         """What MPG would gain, relative to now, if no held time were lost: 1/R - 1."""
-        return 1.0 / self[1] - 1.0
+        return inverse(self[1]) - 1.0
 
     @property
     def useful_rate(self) -> Any:

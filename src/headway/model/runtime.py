@@ -20,9 +20,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from headway.model.checkpoint import method_named, named, renewal
-from headway.model.checks import amount, fits, positive, share
-from headway.model.failures import inverse
+from headway.model.checkpoint import left_of, method_named, named, renewal
+from headway.model.checks import amount, fits, inverse, positive, share
 from headway.model.quantities import quantity
 from headway.model.scheduling import ratio
 
@@ -140,18 +139,18 @@ class RuntimeGoodputResult:
     @property
     def runtime_goodput(self) -> Any:
         """R to first order: 1 - `runtime_loss`; 0 where the outcome is ``no-progress``."""
-        return _left(self.runtime_loss)
+        return left_of(self.runtime_loss)
 
     @property
     def runtime_without_input_wait(self) -> Any:
         """R to first order if no step waited for its data: what an input pipeline can reach."""
-        return _left(self.runtime_loss - self.input_wait_share)
+        return left_of(self.runtime_loss - self.input_wait_share)
 
     @property
     def exact_runtime_goodput(self) -> Any:
         """R with saves, rework and recovery by the renewal form, on the time the other three losses leave."""
         kept = renewal(self.interval_s, self.write_s, self.mtbf_s, self.recovery_s)
-        return kept * _left(self.startup_share + self.input_wait_share + self.preemption_share)
+        return kept * left_of(self.startup_share + self.input_wait_share + self.preemption_share)
 
     @property
     def first_order_error(self) -> Any:
@@ -260,13 +259,6 @@ class RuntimeGoodputModel:
             input_wait_share=wait,
             method=method if given is None else "given",
         )
-
-
-def _left(loss: Any) -> Any:
-    """Return what a loss leaves: nothing where it is 1 or more, which `outcome` names."""
-    if isinstance(loss, float):
-        return 1.0 - loss if loss < 1.0 else 0.0
-    return np.where(loss < 1.0, 1.0 - loss, 0.0)
 
 
 def _notes(result: RuntimeGoodputResult) -> list[str]:
