@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("import_time", "record", "memory", "overhead", "ledger", "model")
+SCRIPTS = ("import_time", "record", "memory", "overhead", "ledger", "model", "simulate")
 
 
 def main() -> int:
