@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 )
 @click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Take it to that size first.")
 @click.option("--save", metavar="TIME", type=TIME, help="How long the training stands for a save.")
-@click.option("--restart", metavar="TIME", type=TIME, help="From a failure to the next step.")
+@click.option(
+    "--restart",
+    metavar="TIME",
+    type=TIME,
+    help="From a failure to the next step. Default: the scenario's, else as long as a save.",
+)
 @json_option
 def command(
     *,

@@ -16,7 +16,8 @@ from headway.units import show_percent, show_seconds
 
 MOST: Final = 200
 """More sizes than that are a slip."""
-_RANGE: Final = re.compile(r"(\d+):(\d+)(?::(\d+))?")
+_WHOLE: Final = re.compile(r"[0-9]{1,12}")
+_RANGE: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,12})(?::([0-9]{1,12}))?")
 
 
 class Sizes(click.ParamType[list[int]]):
@@ -35,19 +36,20 @@ class Sizes(click.ParamType[list[int]]):
             return value
         text = str(value).replace(",", " ").replace("_", "")
         match = _RANGE.fullmatch(text.strip())
+        words = text.split()
         if match:
             sizes = _range(int(match[1]), int(match[2]), int(match[3] or 2))
         else:
-            sizes = sorted({int(word) for word in text.split() if word.isdigit()})
-            sizes = sizes if all(word.isdigit() for word in text.split()) else []
-        if not sizes or sizes[0] < 1:
+            sizes = sorted({int(word) for word in words}) if all(map(_WHOLE.fullmatch, words)) else []
+        if not sizes or sizes[0] < 1 or len(sizes) > MOST:
             raise ArgumentError(
-                f"Cannot read the sizes {value!r}: they are no range, and no list of numbers above zero",
+                f"Cannot read the sizes {str(value)[:40]!r}: they are no range, and no list of up to {MOST} numbers "
+                "above zero",
                 "Write them as 128:32768 or 128,512,2048",
                 "bad-sizes",
                 value=value,
             )
-        return sizes[:MOST]
+        return sizes
 
 
 def _range(low: int, high: int, factor: int) -> list[int]:
@@ -69,7 +71,12 @@ def _range(low: int, high: int, factor: int) -> list[int]:
 @click.option("--plot", is_flag=True, help="Draw a chart of where the time goes.")
 @click.option("--html", metavar="FILE", type=click.Path(dir_okay=False), help="Write an interactive chart as a page.")
 @click.option("--save", metavar="TIME", type=TIME, help="How long the training stands for a save.")
-@click.option("--restart", metavar="TIME", type=TIME, help="From a failure to the next step.")
+@click.option(
+    "--restart",
+    metavar="TIME",
+    type=TIME,
+    help="From a failure to the next step. Default: the scenario's, else as long as a save.",
+)
 @json_option
 def command(
     *,

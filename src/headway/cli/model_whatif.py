@@ -103,7 +103,7 @@ def read(path: str) -> Ledger:
 def _draw(sheet: Sheet, told: Fit, then: Fit, own: Fit | None, given: dict[str, Any]) -> None:
     before, after = show_percent(told.runtime or 0.0), show_percent(then.runtime or 0.0)
     sheet.title(
-        f"{told.run} on {then.devices:,} devices",
+        f"{told.run} on {then.devices:,} {'device' if then.devices == 1 else 'devices'}",
         f"runtime goodput R {after}   on {told.devices:,} as recorded {before}",
     )
     show_losses(sheet, then.shares, told.shares)
