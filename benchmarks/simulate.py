@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from headway.model.simulate import simulate
+from headway.model import simulate
 
 YEAR_S = 365.25 * 86400
 LLAMA = {"work": 51.25 * 86400, "interval": 600.0, "save": 30.0, "mtbf": 11135.0, "restart": 300.0}

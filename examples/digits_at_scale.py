@@ -14,7 +14,7 @@ import numpy as np
 
 import headway
 from headway.model import Scenarios, fit, levers
-from headway.model.project import project
+from headway.model.projection import project
 from headway.units import show_seconds
 
 DEVICES, PRICE = 1024, "2 USD/h"

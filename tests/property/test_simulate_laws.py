@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.errors import ArgumentError
+from headway.model import simulate
 from headway.model.replicas import Job, run
 from headway.model.savingplan import Background, Blocking, TwoLevel
-from headway.model.simulate import simulate
 from headway.model.simulation import Replicas
 
 from property.slow_simulator import Listed, Slow

@@ -11,10 +11,10 @@ from headway.errors import ArgumentError
 from headway.ledger.ledger import Ledger, Part, Saving, Steps
 from headway.model import GoodputScenario, fit
 from headway.model.checkpoint import daly, renewal
-from headway.model.fit import Fit
+from headway.model.fitting import Fit
 from headway.model.mtbf import Mtbf
 from headway.model.poisson import garwood, most_when_none_seen, poisson_cdf
-from headway.model.project import project
+from headway.model.projection import project
 from headway.model.renewal import split
 
 from unit.shown import S, digits, ledger

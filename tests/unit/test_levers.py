@@ -11,10 +11,10 @@ from headway.errors import ArgumentError
 from headway.ledger.categories import BY_NAME
 from headway.ledger.ledger import Ledger, Saving, Steps
 from headway.model import GoodputScenario, Scenarios, fit, levers
-from headway.model.fit import Fit
-from headway.model.levers import together
+from headway.model.fitting import Fit
+from headway.model.lever import together
 from headway.model.mtbf import Mtbf
-from headway.model.project import project
+from headway.model.projection import project
 from headway.units import Price
 
 from unit.shown import S, digits, ledger, pool

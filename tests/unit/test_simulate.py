@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from headway.errors import ArgumentError
-from headway.model import replicas
+from headway.model import replicas, simulate
 from headway.model.quantities import Quantity
-from headway.model.simulate import simulate
 
 MTBI_S = 54 * 86400 / 419
 """Llama 3 405B: 54 days, 419 unexpected interruptions (arXiv 2407.21783, table 5)."""

@@ -24,7 +24,7 @@ def command(*, name: str, price: Price | None, as_json: bool) -> None:
 
     NAME is one of `headway model list`.
     """
-    from headway.model.levers import levers
+    from headway.model.lever import levers
 
     name = canonical(name)
     scenario = named(name)

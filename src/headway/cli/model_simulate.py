@@ -50,7 +50,7 @@ def command(
     """
     from headway.cli.modelscenario import canonical, runtime_scenario
     from headway.model.renewal import split
-    from headway.model.simulate import simulate
+    from headway.model.simulator import simulate
 
     name = canonical(name)
     scenario = runtime_scenario(name, save, restart)

@@ -64,7 +64,7 @@ def command(
     MPG = S x R x P is the share of the offered device-time that did ideal work. Each factor is in
     (0, 1]; every loss is charged once, at the first factor it fails.
     """
-    from headway.model.levers import levers
+    from headway.model.lever import levers
     from headway.model.scenario import GoodputScenario
 
     scenario = GoodputScenario(scheduling=scheduling, runtime=runtime, program=program, ceilings=dict(ceilings))

@@ -15,7 +15,7 @@ from headway.units import Price, show_percent, show_seconds
 
 if TYPE_CHECKING:
     from headway.ledger.ledger import Ledger
-    from headway.model.fit import Fit
+    from headway.model.fitting import Fit
 
 
 @click.command("whatif")
@@ -49,9 +49,9 @@ def command(
     RUN is a run as `headway report` takes it. What is not given is the run's own, as it was
     measured; the time between failures falls as the devices grow.
     """
-    from headway.model.fit import fit
-    from headway.model.levers import levers
-    from headway.model.project import project
+    from headway.model.fitting import fit
+    from headway.model.lever import levers
+    from headway.model.projection import project
 
     if mtbf is not None and mtbf_per_device is not None:
         raise click.UsageError("give --mtbf or --mtbf-per-device, not both")

@@ -18,7 +18,7 @@ from headway.report.sheet import MAX_WIDTH, Sheet, dump
 from headway.units import Price, parse_duration, show_money, show_percent
 
 if TYPE_CHECKING:
-    from headway.model.levers import Lever
+    from headway.model.lever import Lever
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN: Final = 5

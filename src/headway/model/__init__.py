@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -17,26 +15,27 @@ if TYPE_CHECKING:
         optimal_interval,
     )
     from headway.model.failures import FailureResult, ObservedFailureScenario, SeriesFailureScenario
-    from headway.model.fit import Fit, fit
-    from headway.model.levers import Lever, levers
-    from headway.model.mfu import FleetMfuScenario, mfu
+    from headway.model.fitting import Fit, fit
+    from headway.model.flops import FleetMfuScenario, mfu
+    from headway.model.lever import Lever, levers
     from headway.model.mpg import GoodputModel, GoodputResult
+    from headway.model.projection import project
     from headway.model.runtime import RuntimeGoodputModel, RuntimeGoodputResult
     from headway.model.runtime_scenario import RuntimeGoodputScenario
     from headway.model.scenario import GoodputScenario
     from headway.model.scenarios import Scenarios
     from headway.model.scheduling import SchedulingSnapshotScenario
-    from headway.model.simulate import Simulation, simulate
+    from headway.model.simulator import Simulation, simulate
 
 _HOME: Final = {
     "CheckpointInterval": "checkpoint",
     "FailureResult": "failures",
-    "Fit": "fit",
-    "FleetMfuScenario": "mfu",
+    "Fit": "fitting",
+    "FleetMfuScenario": "flops",
     "GoodputModel": "mpg",
     "GoodputResult": "mpg",
     "GoodputScenario": "scenario",
-    "Lever": "levers",
+    "Lever": "lever",
     "ObservedFailureScenario": "failures",
     "RuntimeGoodputModel": "runtime",
     "RuntimeGoodputResult": "runtime",
@@ -44,16 +43,17 @@ _HOME: Final = {
     "Scenarios": "scenarios",
     "SchedulingSnapshotScenario": "scheduling",
     "SeriesFailureScenario": "failures",
-    "Simulation": "simulate",
+    "Simulation": "simulator",
     "best_interval": "checkpoint",
     "efficiency": "checkpoint",
     "expected_ettr": "checkpoint",
-    "fit": "fit",
-    "levers": "levers",
-    "mfu": "mfu",
+    "fit": "fitting",
+    "levers": "lever",
+    "mfu": "flops",
     "optimal_interval": "checkpoint",
     "peak_flops": "accelerators",
-    "simulate": "simulate",
+    "project": "projection",
+    "simulate": "simulator",
 }
 
 __all__ = [
@@ -81,19 +81,9 @@ __all__ = [
     "mfu",
     "optimal_interval",
     "peak_flops",
+    "project",
     "simulate",
 ]
-
-
-class _Package(ModuleType):
-    """A package whose public names stay what they are when a module of the same name is imported, as `fit` is."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (isinstance(value, ModuleType) and name in _HOME):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Final
 
 from headway.ledger.ledger import Ledger
 from headway.model.checkpoint import daly
-from headway.model.fit import Fit, fit
+from headway.model.fitting import Fit, fit
 from headway.units import show_seconds
 
 _SAME: Final = 1e-3

@@ -85,5 +85,5 @@ class GoodputScenario(Scenario):
         Raises:
             ArgumentError: The ledger holds nothing, or a given value cannot be used.
         """
-        made: Self = import_module("headway.model.fit").scenario_from_ledger(cls, ledger, **given)
+        made: Self = import_module("headway.model.fitting").scenario_from_ledger(cls, ledger, **given)
         return made

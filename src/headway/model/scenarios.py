@@ -14,8 +14,8 @@ from headway.errors import ArgumentError
 from headway.model.checkpoint import CheckpointInterval
 from headway.model.checks import likely
 from headway.model.failures import ObservedFailureScenario, SeriesFailureScenario
+from headway.model.flops import FleetMfuScenario
 from headway.model.frozen import Scenario
-from headway.model.mfu import FleetMfuScenario
 from headway.model.runtime_scenario import RuntimeGoodputScenario
 from headway.model.scenario import GoodputScenario
 from headway.model.scheduling import SchedulingSnapshotScenario

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from headway.errors import ArgumentError
-from headway.model.fit import Fit
+from headway.model.fitting import Fit
 from headway.model.mtbf import UNKNOWN, Mtbf
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from headway.errors import ArgumentError
 from headway.ledger.ledger import Ledger
-from headway.model.fit import RESTART, START, Fit, fit
+from headway.model.fitting import RESTART, START, Fit, fit
 from headway.model.saves import plan_saves
 from headway.units import Price, parse_duration, show_seconds
 
@@ -61,7 +61,7 @@ def levers(source: Any, *, price: Any = None, devices: int | None = None, month:
         ArgumentError: The source is none of these, or a price or a time cannot be read.
 
     Example:
-        >>> from headway.model.fit import Fit
+        >>> from headway.model.fitting import Fit
         >>> [best, *_] = levers(Fit(devices=512, shares={"productive": 0.93, "input_wait": 0.07}), price=11.2775)
         >>> best.name, best.gain, f"{best.device_hours:,.0f} h", f"{best.money:,.0f} USD"
         ('input_wait', 0.07, '25,805 h', '291,014 USD')

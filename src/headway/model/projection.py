@@ -9,7 +9,7 @@ from typing import Any, Final
 from headway.errors import ArgumentError
 from headway.ledger.categories import category
 from headway.model.checkpoint import daly
-from headway.model.fit import RESTART, START, Fit
+from headway.model.fitting import RESTART, START, Fit
 from headway.model.mtbf import Mtbf
 from headway.model.renewal import split
 
