@@ -236,11 +236,12 @@ def test_scenarios_and_results_are_frozen():
     assert hash(scenario.ceilings) == hash(scenario.variant().ceilings)
 
 
-def test_a_result_keeps_its_inputs_when_the_caller_s_array_changes():
+def test_a_scenario_keeps_its_inputs_when_the_caller_s_array_changes_and_a_sweep_is_not_copied():
     mine = np.array([0.5, 0.6])
-    result = solve(mine, 0.9, 0.9)
-    mine[:] = 7.0
-    assert result.scheduling.tolist() == [0.5, 0.6]
+    scenario, result = GoodputScenario(scheduling=mine, runtime=0.9, program=0.9), solve(mine, 0.9, 0.9)
+    assert result.scheduling is mine
+    mine[:] = 0.7
+    assert scenario.scheduling.tolist() == [0.5, 0.6]
 
 
 def test_a_result_pickles_and_shows_itself():

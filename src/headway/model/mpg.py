@@ -21,7 +21,8 @@ _NO_CEILINGS: Final[FrozenDict] = FrozenDict()
 class GoodputResult(tuple[Any, ...]):
     """What three factors give; a field is computed when it is read, so a sweep pays for what it uses.
 
-    Made by `GoodputModel.solve`. Fields are floats, or arrays where an input is one.
+    Made by `GoodputModel.solve`. Fields are floats, or arrays where an input is one. Arrays of floats
+    are not copied: leave them as they are while the result is in use. (A scenario has copies.)
 
     Example:
         >>> case = GoodputModel().solve(0.9, 0.9, 0.7, device_hour_rate="4 USD/hour")
@@ -60,7 +61,7 @@ class GoodputResult(tuple[Any, ...]):
     @property
     def mpg(self) -> Any:
         """Useful over offered: S x R x P."""
-        return self[0] * self[1] * self[2]
+        return product(self[0], self[1], self[2])
 
     @property
     def job_product(self) -> Any:
@@ -206,6 +207,15 @@ class GoodputModel:
         return checked(scheduling, runtime, program, ceilings, device_hour_rate)
 
 
+def product(first: Any, second: Any, third: Any) -> Any:
+    """Return the product of three floats or arrays; of a sweep it takes no more memory than the result."""
+    found = first * second
+    if isinstance(found, float) or found.shape != getattr(third, "shape", ()):
+        return found * third
+    found *= third
+    return found
+
+
 def checked(scheduling: Any, runtime: Any, program: Any, ceilings: Any, device_hour_rate: Any) -> GoodputResult:
     """Return the result of inputs that may be anything."""
     given = {"scheduling": scheduling, "runtime": runtime, "program": program}
@@ -217,11 +227,17 @@ def checked(scheduling: Any, runtime: Any, program: Any, ceilings: Any, device_h
             "missing-factor",
             missing=missing,
         )
-    factors = [factor(value, name) for name, value in given.items()]
+    factors = [value if _is_sweep(value) else factor(value, name) for name, value in given.items()]
     top = check_ceilings(ceilings, dict(zip(FACTORS, factors, strict=True)))
     price = check_rate(device_hour_rate)
     fits(scheduling=factors[0], runtime=factors[1], program=factors[2], **top)
     return GoodputResult((*factors, top or None, price))
+
+
+def _is_sweep(value: Any) -> bool:
+    """Return whether it is an array of good factors as it stands: taken without a copy, which would cost most."""
+    sweep = hasattr(value, "dtype") and value.dtype == float and bool(value.ndim and value.size)
+    return sweep and bool(value.min() > 0 and value.max() <= 1)
 
 
 def check_ceilings(ceilings: Mapping[str, Any] | None, factors: Mapping[str, Any]) -> FrozenDict:

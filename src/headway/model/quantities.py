@@ -152,7 +152,7 @@ def _numbers(value: Any) -> Any:
     found = np.asarray(value)
     if found.dtype.kind not in "fiuO" or (found.dtype.kind == "O" and any(isinstance(x, str) for x in found.flat)):
         raise TypeError(f"no numbers but {found.dtype}")
-    found = found.astype(float)  # a copy: a result computes its fields when they are read
+    found = found.astype(float)  # a copy: what is made of it may outlive the caller's array
     return float(found) if found.ndim == 0 else found
 
 
