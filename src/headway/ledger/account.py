@@ -109,8 +109,7 @@ class _History:
         """Return the counts of the whole window; where nothing cuts it, steps at its very end count too."""
         ends = max((line.end_wall_ns for rank in self.ranks for line in rank.lines), default=self.end_ns)
         end_ns = self.end_ns if self.end_ns < ends else self.end_ns + 1
-        counts = sum((rank.steps(self.begin_ns, end_ns) for rank in self.ranks), Steps())
-        return replace(counts, uncommitted=sum(rank.uncommitted() for rank in self.ranks))
+        return sum((rank.steps(self.begin_ns, end_ns) for rank in self.ranks), Steps())
 
     def measure(self, begin_ns: int, end_ns: int) -> Ledger:
         """Return the ledger of a window of the wall clock [ns since the Unix epoch]."""

@@ -34,7 +34,6 @@ class Rank:
         lines: Its attempts, in the order of the wall clock, with the fate of their rows.
         gaps: What lies before each.
         silent: What lies after the last, when it fell silent.
-        durable: Through which step its progress is durable; None where nobody says.
         warnings: Sentences.
     """
 
@@ -42,7 +41,6 @@ class Rank:
     lines: tuple[Timeline, ...]
     gaps: tuple[Gap | None, ...]
     silent: Gap | None
-    durable: int | None
     warnings: tuple[str, ...]
 
     @classmethod
@@ -68,7 +66,7 @@ class Rank:
         silent = None
         if last.facts.close is None and end_ns > latest.end_wall_ns:
             silent = Gap(latest.end_wall_ns, end_ns, "silent")
-        return cls(number, tuple(settled), tuple(gaps), silent, durable, tuple(warnings))
+        return cls(number, tuple(settled), tuple(gaps), silent, tuple(warnings))
 
     def parts(self, begin_ns: int, end_ns: int) -> Iterator[Part]:
         """Yield the share of each attempt in a window of the wall clock."""
@@ -82,13 +80,6 @@ class Rank:
         """Return the counts of its steps that began in a window of the wall clock."""
         shifts = [(line, line.begin_ns - line.begin_wall_ns) for line in self.lines]
         return sum((line.steps(begin_ns + shift, end_ns + shift) for line, shift in shifts), Steps())
-
-    def uncommitted(self) -> int:
-        """Return how many steps kept so far lie beyond the last save of a run that is not closed."""
-        if self.durable is None or self.lines[-1].facts.close is not None:
-            return 0
-        firsts = [(line, line.numbers()[0]) for line in self.lines]
-        return sum(int(((line.state[first] == 0) & (line.step[first] > self.durable)).sum()) for line, first in firsts)
 
     def failures(self) -> int:
         """Return how many of its attempts failed: closed so, or replaced without a close."""

@@ -50,10 +50,11 @@ def settle(lines: Sequence[Timeline], durable: int | None) -> list[Timeline]:
     closed = lines[-1].facts.close
     if durable is not None and closed is not None and closed.reason in {"failed", "signal"}:
         later.append(_Cut(durable, _REWORK, None))
+    saved_to = durable if closed is None else None
     settled: list[Timeline] = []
     for line in reversed(lines):
         cuts = list(_cuts(line))
-        settled.append(line.with_state(_fate(line, cuts, later)))
+        settled.append(line.with_state(_fate(line, cuts, later), saved_to))
         later = [*cuts, *later]
     return settled[::-1]
 

@@ -43,6 +43,7 @@ class Timeline:
         compiled: By row, the part of ``own`` inferred to be compile time [ns].
         first_ns, last_ns: From the first row's start to the last row's end [ns].
         state: By row, a place in `STATES`, ``(n,)`` int8.
+        saved_to: The last saved step of a rank that has not closed: later ones are uncommitted; else None.
         warnings: Sentences.
     """
 
@@ -60,6 +61,7 @@ class Timeline:
     first_ns: int
     last_ns: int
     state: NDArray[np.int8]
+    saved_to: int | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -72,9 +74,9 @@ class Timeline:
         """Where it ends on the wall clock [ns since the Unix epoch]."""
         return self.facts.wall_ns(self.end_ns)
 
-    def with_state(self, state: NDArray[np.int8]) -> Timeline:
+    def with_state(self, state: NDArray[np.int8], saved_to: int | None) -> Timeline:
         """Return it with the fate of its rows."""
-        return replace(self, state=state)
+        return replace(self, state=state, saved_to=saved_to)
 
     def numbers(self) -> tuple[Ints, Ints]:
         """Return for each distinct step its first row, and for each row its distinct step.
@@ -92,21 +94,24 @@ class Timeline:
 
     @cached_property
     def _tally(self) -> tuple[Ints, Ints]:
-        """When each distinct step began, ascending, and how many of each state began before it, ``(3, n + 1)``."""
+        """When each distinct step began, ascending, and how many of each count began before it, ``(4, n + 1)``."""
         first, _ = self.numbers()
         began = np.clip(self.start[first], self.begin_ns, max(self.begin_ns, self.end_ns - 1))
         order = np.argsort(began, kind="stable")
-        counts = np.zeros((len(STATES), len(first) + 1), np.int64)
+        state, step = self.state[first][order], self.step[first][order]
+        counts = np.zeros((len(STATES) + 1, len(first) + 1), np.int64)
         for code in range(len(STATES)):
-            np.cumsum(self.state[first][order] == code, out=counts[code, 1:])
+            np.cumsum(state == code, out=counts[code, 1:])
+        if self.saved_to is not None:
+            np.cumsum((state == 0) & (step > self.saved_to), out=counts[-1, 1:])
         return began[order], counts
 
     def steps(self, begin_ns: int, end_ns: int) -> Steps:
         """Return the counts of the steps that began in a window; windows that add to the whole count each once."""
         began, counts = self._tally
         low, high = np.searchsorted(began, [begin_ns, end_ns], "left").tolist()
-        retained, reworked, rolled_back = (counts[:, high] - counts[:, low]).tolist()
-        return Steps(high - low, retained, reworked=reworked, rolled_back=rolled_back)
+        retained, reworked, rolled_back, uncommitted = (counts[:, high] - counts[:, low]).tolist()
+        return Steps(high - low, retained, uncommitted, reworked, rolled_back)
 
     def stall(self) -> Stall | None:
         """Return the longest wait of one retained step."""
