@@ -96,7 +96,7 @@ def notes(folder):
     return [json.loads(path.read_text()) for path in sorted(folder.glob("recorded-*.json"))]
 
 
-def test_the_first_log_of_each_process_leaves_a_note(tmp_path):
+def test_every_log_of_every_process_leaves_a_note(tmp_path):
     launch, logs = tmp_path / "launch", tmp_path / "logs"
     launch.mkdir()
     text = (
@@ -112,8 +112,11 @@ def test_the_first_log_of_each_process_leaves_a_note(tmp_path):
     found = sorted(notes(launch), key=lambda note: note["attempt"])
     assert found == [
         {"path": str(logs / "r" / f"{attempt}-r2"), "run": "r", "attempt": attempt, "rank": 2}
-        for attempt in ("a", "a.002")
+        for attempt in ("a", "a.002", "b", "b.002")
     ]
+    names = sorted(path.name.partition("-")[2] for path in launch.iterdir())
+    pids = sorted({name.removesuffix(".json").removesuffix("-2") for name in names})
+    assert names == sorted(f"{pid}{ending}.json" for pid in pids for ending in ("", "-2"))
 
 
 def test_a_note_is_never_written_over_and_a_failure_says_nothing(tmp_path, monkeypatch):
@@ -124,6 +127,9 @@ def test_a_note_is_never_written_over_and_a_failure_says_nothing(tmp_path, monke
         tell_launcher("/logs/r/a-r0", "r", "a", 0)
     assert mine.read_text() == "{}"
     mine.unlink()
+    second = tmp_path / f"recorded-{os.getpid()}-2.json"
+    assert json.loads(second.read_text())["attempt"] == "a"
+    second.unlink()
     monkeypatch.setattr(os, "environ", {"HEADWAY_LAUNCH": str(tmp_path)})
     tell_launcher("", "r", "a", 0)
     assert list(tmp_path.iterdir()) == []

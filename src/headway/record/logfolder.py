@@ -210,8 +210,7 @@ def open_log(  # noqa: PLR0917 - in the order of `headway.start`
         )
     )
     lifecycle.watch(log)
-    if first:
-        tell_launcher(path, me.run, me.attempt, me.rank)
+    tell_launcher(path, me.run, me.attempt, me.rank)
     return log
 
 

@@ -1,4 +1,4 @@
-"""What the first log of a process says of the process itself: how old it is, and where its log lies."""
+"""What the logs of a process say of the process itself: how old it is, and where they lie."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 
 from headway.clock import NS_PER_S, Clock, SystemClock
 
+_MOST_NOTES: Final = 1000  # logs of one process that leave a note
 _first: Final[list[int]] = []  # the pid that has begun a log: a forked child begins its own
 
 
@@ -44,7 +45,8 @@ def process_age_ns(clock: Clock) -> int | None:
 def tell_launcher(path: str, run: str, attempt: str, rank: int) -> None:
     """Leave a note of this log in the folder that ``HEADWAY_LAUNCH`` names, for the launcher to find it.
 
-    A failure says nothing: the log itself is whole without the note.
+    It is never written over another: each log of a process has its own. A failure says nothing: the
+    log itself is whole without the note.
 
     Args:
         path: The folder of the log.
@@ -56,10 +58,17 @@ def tell_launcher(path: str, run: str, attempt: str, rank: int) -> None:
     if not path or not os.path.isabs(folder):  # noqa: PTH117 - pathlib is the dearest import of all here
         return
     note = msgspec.json.encode({"path": path, "run": run, "attempt": attempt, "rank": rank}) + b"\n"
-    with contextlib.suppress(OSError, ValueError):
-        name = os.path.join(folder, f"recorded-{os.getpid()}.json")  # noqa: PTH118
-        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    for number in range(1, _MOST_NOTES + 1):
+        ending = f"-{number}" if number > 1 else ""
         try:
+            name = os.path.join(folder, f"recorded-{os.getpid()}{ending}.json")  # noqa: PTH118
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except FileExistsError:
+            continue
+        except (OSError, ValueError):
+            return
+        with contextlib.suppress(OSError):
             os.write(fd, note)
-        finally:
+        with contextlib.suppress(OSError):
             os.close(fd)
+        return
