@@ -39,6 +39,7 @@ class LogFolder:
         phases: The names of a row's phases.
         steps: The rows; ``None`` where there is no folder.
         signalled: Whether SIGTERM came, to a program that goes on.
+        ending: Whether its end has begun.
         closed: Whether the log has ended.
         on_end: Called before the log ends or is left to a forked child's parent. It holds its
             recorder weakly, as `open_since` does: one that nobody uses any more can go; see `weakly`.
@@ -54,7 +55,7 @@ class LogFolder:
         self.events = EventLog(os.path.join(path, EVENTS_FILE), faults) if path else None  # noqa: PTH118
         self.steps = StepLog(os.path.join(path, STEPS_FILE), phases, faults) if path else None  # noqa: PTH118
         self.signalled = False
-        self.closed = False
+        self.ending = self.closed = False
         self.on_end: list[Callable[[], None]] = []
         self.open_since: Callable[[], Any] = lambda: None
         self._preempted = False
@@ -97,10 +98,14 @@ class LogFolder:
             self.closed = True
         lifecycle.release(self)
 
+    def watch(self) -> None:
+        """Have it closed when the process ends; called once its writer stands in `on_end`."""
+        lifecycle.watch(self)
+
     def abandon(self) -> None:
         """Let go of the files without a trace, in a child that was forked."""
         self._lock = threading.RLock()
-        self.closed = True
+        self.ending = self.closed = True
         for end in self.on_end:
             end()
         if self.steps is not None:
@@ -128,6 +133,7 @@ class LogFolder:
         self._pair_due = event.mono_ns + _PAIR_EVERY_NS
 
     def _end(self) -> None:
+        self.ending = True
         for end in self.on_end:
             end()
         if self.steps is not None:
@@ -170,7 +176,7 @@ def open_log(  # noqa: PLR0917 - in the order of `headway.start`
     clock: Clock | None = SYSTEM,
     faults: Faults | None = None,
 ) -> LogFolder:
-    """Begin this process's log and return it; it is closed at the latest when the process ends.
+    """Begin this process's log and return it; once it is watched, it is closed at the latest when the process ends.
 
     Args:
         run: The run's name.
@@ -209,7 +215,6 @@ def open_log(  # noqa: PLR0917 - in the order of `headway.start`
             age_ns=process_age_ns(clock) if first else None,
         )
     )
-    lifecycle.watch(log)
     tell_launcher(path, me.run, me.attempt, me.rank)
     return log
 

@@ -140,6 +140,7 @@ class Recorder:
         self._clock = log.clock
         self._ids = itertools.count(1)
         self.step_thread: int | None = None
+        self._step_holder: weakref.ref[StepTimer] | None = None
         self.tracker = _tracker_on(log)
         self.tracker.on_first_batch = self._rows_are_batches
         self._spans = OpenSpans()
@@ -147,6 +148,7 @@ class Recorder:
         log.on_end += [weakly(self, Recorder.end_items), weakly(self.tracker, GoodputTracker.detach), self._spans.clear]
         log.open_since = weakly(self, Recorder._open_since)
         self._names: set[str] = set(SPAN_CATEGORIES)
+        log.watch()
 
     @property
     def identity(self) -> Identity:
@@ -245,36 +247,70 @@ class Recorder:
 
     def begin_span(self, category: str, *, background: bool) -> OpenSpan:
         """Write that a span begins now; return it."""
+        self._end_left_spans()
         span = self._spans.begin(next(self._ids), category, self._clock.monotonic_ns(), background=background)
-        self._log.write(Begin(id=span.id, category=category, at=span.began_ns, background=background))
+        try:
+            self._log.write(Begin(id=span.id, category=category, at=span.began_ns, background=background))
+        except BaseException:  # an interrupt, which may have come when the line was written
+            self.end_span(span, ok=False)
+            raise
         return span
 
     def end_span(self, span: OpenSpan, *, ok: bool) -> None:
-        """Write that a span ends now."""
-        self._spans.end(span)
-        self._log.write(End(id=span.id, at=self._clock.monotonic_ns(), ok=ok))
+        """Write that a span ends now; an interrupt leaves it open, or ends it whole."""
+        if span.owner is not None:
+            self._log.write(End(id=span.id, at=self._clock.monotonic_ns(), ok=ok))
+            self._spans.end(span)
 
     def outside_training(self) -> bool:
         """Return whether the running code is in a span, such as an evaluation, whose loops are no training steps."""
+        self._end_left_spans()
         return self._spans.outside_training()
 
-    def begin_step(self, n: object = None) -> bool:
-        """Begin a step; return whether it did: not when one is open, whose time this then is."""
-        if self.step_thread is not None:
+    def _end_left_spans(self) -> None:
+        """End the spans that an interrupt has left open, and that nobody can end any more."""
+        for span in self._spans.left_behind():
+            self.end_span(span, ok=False)
+
+    def begin_step(self, n: object = None, holder: weakref.ref[StepTimer] | None = None) -> bool:
+        """Begin a step; return whether it did: not when one is open, whose time this then is.
+
+        Args:
+            n: Its number.
+            holder: Who is to end it; when that is gone nobody will.
+        """
+        self._end_left_spans()
+        if self.step_thread is not None and self.step_is_open():
             self.pass_over(of_another_thread=self.step_thread != threading.get_ident())
             return False
-        self.step_thread = threading.get_ident()
-        self.tracker.begin_step(self.step_number(n))
+        number, me = self.step_number(n), threading.get_ident()
+        self.tracker.begin_step(number)
+        self._step_holder = holder
+        self.step_thread = me  # after it: an interrupt in between leaves a batch that the next one takes over
         return True
+
+    def step_is_open(self) -> bool:
+        """Return whether a step is open; one of this thread that an interrupt has left behind is none."""
+        if self.step_thread is None:
+            return False
+        if self.step_thread != threading.get_ident():
+            return True
+        began, holder = self.tracker._open_since_ns is not None, self._step_holder  # noqa: SLF001 - the core's own side
+        if began and (holder is None or holder() is not None):
+            return True
+        self.step_thread = self._step_holder = None
+        self.tracker.cancel_step()
+        self.faults.note("step-interrupted", "an interrupt came where a step began or ended; that step is not recorded")
+        return False
 
     def end_step(self) -> None:
         """End the step that `begin_step` began, and keep its times."""
-        self.step_thread = None
+        self.step_thread = self._step_holder = None
         self.tracker.end_step()
 
     def pass_over(self, *, of_another_thread: bool) -> None:
         """Take note of an item or step that is none, since one is open: another thread's, or one that it is part of."""
-        if self.closed:
+        if self._log.ending:
             return
         if of_another_thread:
             self.faults.note("step-thread", "a step began while another thread's was open")
@@ -335,7 +371,7 @@ class Recorder:
 class StepTimer:
     """One training step; `Recorder.step` makes it."""
 
-    __slots__ = ("_began", "_n", "_recorder")
+    __slots__ = ("__weakref__", "_began", "_n", "_recorder")
 
     def __init__(self, recorder: Recorder, n: int | None) -> None:
         self._recorder = recorder
@@ -343,7 +379,7 @@ class StepTimer:
         self._began = False
 
     def __enter__(self) -> Self:
-        self._began = self._recorder.begin_step(self._n)
+        self._began = self._recorder.begin_step(self._n, weakref.ref(self))
         return self
 
     def __exit__(self, *_: object) -> None:

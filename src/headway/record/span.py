@@ -6,15 +6,13 @@ a task of asyncio. Which of them are still open belongs to their recorder.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import aclosing, suppress
+import weakref
 from contextvars import ContextVar
-from typing import Any, Final, Protocol, Self, TypeVar, cast
+from typing import Final, Protocol, Self
 
 from headway.events import SPAN_CATEGORIES
+from headway.record.around import Function, around_each
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _here: Final[ContextVar[tuple[OpenSpan, ...]]] = ContextVar("headway_spans", default=())  # the innermost last
 
 
@@ -27,9 +25,10 @@ class OpenSpan:
         training: Whether its loops train: not in an evaluation, say.
         background: Whether it takes no time.
         owner: The open spans it is one of; ``None`` once it has ended.
+        holder: Who is to end it, if that is known.
     """
 
-    __slots__ = ("background", "began_ns", "id", "owner", "training")
+    __slots__ = ("background", "began_ns", "holder", "id", "owner", "training")
 
     def __init__(self, owner: OpenSpans, number: int, category: str, began_ns: int, *, background: bool) -> None:
         self.id = number
@@ -37,6 +36,7 @@ class OpenSpan:
         self.background = background
         self.training = background or category not in SPAN_CATEGORIES
         self.owner: OpenSpans | None = owner
+        self.holder: weakref.ref[SpanTimer] | None = None
 
 
 class OpenSpans:
@@ -58,7 +58,11 @@ class OpenSpans:
     def begin(self, number: int, category: str, now_ns: int, *, background: bool) -> OpenSpan:
         """Return a span that begins now."""
         span = OpenSpan(self, number, category, now_ns, background=background)
-        self._open.add(span)
+        try:
+            self._open.add(span)
+        except BaseException:  # an interrupt: nobody would end it
+            self.end(span)
+            raise
         return span
 
     def end(self, span: OpenSpan) -> None:
@@ -70,6 +74,12 @@ class OpenSpans:
         """End them all: their log has ended, or belongs to the parent of this process."""
         for span in tuple(self._open):
             self.end(span)
+
+    def left_behind(self) -> list[OpenSpan]:
+        """Return those that nobody can end any more: an interrupt came on the way into `SpanTimer.__exit__`."""
+        if not self._open:
+            return []
+        return [span for span in tuple(self._open) if span.holder is not None and span.holder() is None]
 
     def any_before(self, moment_ns: int) -> bool:
         """Return whether one that takes time began by then."""
@@ -106,72 +116,51 @@ class SpanTimer:
 
     def __enter__(self) -> Self:
         span = self._log.begin_span(self._category, background=self._background)
-        self._entered.append(span)
-        _here.set((*_still_open(), span))
+        try:
+            span.holder = weakref.ref(self)
+            self._entered.append(span)
+            _here.set((*_still_open(), span))
+        except BaseException:  # an interrupt, after which nothing leaves this
+            self._end(span, ok=False)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         span = self._leave()
         if span is not None:
-            self._log.end_span(span, ok=kind is None or issubclass(kind, GeneratorExit))
+            self._end(span, ok=kind is None or issubclass(kind, GeneratorExit))
             _here.set(_still_open())
 
-    def __call__(self, function: _Function) -> _Function:
+    def __call__(self, function: Function) -> Function:
         """Return the function with a span around each call."""
-        import inspect  # costs more to import than all the rest, and only decorators need it
-
-        if inspect.isasyncgenfunction(function):
-            wrapper = self._around_async_generator(function)
-        elif inspect.iscoroutinefunction(function):
-            wrapper = self._around_coroutine(function)
-        elif inspect.isgeneratorfunction(function):
-            wrapper = self._around_generator(function)
-        else:
-            wrapper = self._around_call(function)
-        return cast("_Function", functools.wraps(function)(wrapper))
+        return around_each(self._fresh, function)
 
     def _leave(self) -> OpenSpan | None:
         """Take out the innermost that this context entered, else the last that any did; None where there is none."""
         entered = self._entered
         mine = [span for span in _here.get() if span in entered]
         for span in (*reversed(mine), *reversed(entered)):
-            with suppress(ValueError):  # another thread was faster
+            try:
                 entered.remove(span)
-                return span
+                return span  # noqa: TRY300 - in the try: an interrupt that comes with it would lose the span
+            except ValueError:  # another thread was faster
+                continue
+            except BaseException:
+                self._end(span, ok=False)
+                raise
         return None
+
+    def _end(self, span: OpenSpan, *, ok: bool) -> None:
+        """End it, also when an interrupt comes in between."""
+        try:
+            self._log.end_span(span, ok=ok)
+        except BaseException:
+            if span.owner is not None:
+                self._log.end_span(span, ok=ok)
+            raise
 
     def _fresh(self) -> SpanTimer:
         return SpanTimer(self._log, self._category, background=self._background)
-
-    def _around_call(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            with self._fresh():
-                return function(*args, **kwargs)
-
-        return timed
-
-    def _around_coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        async def timed(*args: Any, **kwargs: Any) -> Any:
-            with self._fresh():
-                return await function(*args, **kwargs)
-
-        return timed
-
-    def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            with self._fresh():
-                return (yield from function(*args, **kwargs))
-
-        return timed
-
-    def _around_async_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        async def timed(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-            with self._fresh():
-                async with aclosing(function(*args, **kwargs)) as items:
-                    async for item in items:
-                        yield item
-
-        return timed
 
 
 def _still_open() -> tuple[OpenSpan, ...]:

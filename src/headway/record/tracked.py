@@ -37,6 +37,9 @@ class StepRecorder(Protocol):
     def step_number(self, n: object) -> int:
         """Return the number of the step that begins next."""
 
+    def step_is_open(self) -> bool:
+        """Return whether a step is open; one that an interrupt has left behind is none."""
+
     def source_timer(self) -> AbstractContextManager[Any]:
         """Return what times the open step's wait for its data."""
 
@@ -202,7 +205,7 @@ def _steps(
     tracker, me, item, mine = recorder.tracker, threading.get_ident(), _END, False
     begin, end, waiting = tracker.begin_step, tracker.end_step, recorder.source_timer()
     try:
-        if recorder.step_thread is not None or recorder.outside_training():
+        if recorder.step_is_open() or recorder.outside_training():
             yield from _part_of_a_step(recorder, items)
             return
         tracker.next_step = recorder.step_number(first_step)
@@ -223,9 +226,11 @@ def _steps(
                 end()
     finally:
         if mine:
-            recorder.end_items()
-            recorder.step_thread = None
-            (tracker.cancel_step if item is _END else end)()  # without an item there was no step
+            try:
+                recorder.end_items()
+            finally:  # an interrupt in there leaves no step open
+                recorder.step_thread = None
+                (tracker.cancel_step if item is _END else end)()  # without an item there was no step
         if bar is not None:
             bar.close(SYSTEM.monotonic_ns())
         if generator is not None:
