@@ -176,15 +176,89 @@ def test_a_restart_inside_a_launch_begins_by_itself_and_the_last_ends_with_it(tm
     assert [spans(process) for process in load(tmp_path)[0].processes] == [(10, [(10, 30)], []), (60, [], [100])]
 
 
-def test_a_launch_whose_command_recorded_another_run_stands_for_nothing(tmp_path):
+def note(folder, path, name="recorded-7.json"):
+    """What a process leaves with its launch."""
+    (folder / name).write_text(json.dumps({"path": str(path)}))
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_launch_whose_command_recorded_another_run_stands_for_nothing(tmp_path, moved):
     folder = launched(tmp_path / "train", begin=10)
-    (folder / "recorded-7.json").write_text('{"path": "/else/where/digits/a0-r0", "run": "digits"}')
     recorded(tmp_path / "digits", 30)
+    note(folder, "/before/the/move/digits/a0-r0" if moved else tmp_path / "digits" / "a0-r0")
     (run,) = load(tmp_path)
     assert (run.path, run.warnings) == (str(tmp_path / "digits"), ())
     assert len(Follower(tmp_path).poll()) == 1
-    with pytest.raises(SourceError, match=r"lies elsewhere, in /else/where/digits\. Give that path"):
+    with pytest.raises(SourceError, match=rf"lies elsewhere, in {tmp_path}/digits\. Give that path"):
         load(tmp_path / "train")
+
+
+def test_a_launch_stands_in_where_what_it_points_to_is_gone(tmp_path):
+    folder = launched(tmp_path / "train", begin=10)
+    note(folder, tmp_path / "gone" / "t" / "a0-r0")
+    (tmp_path / "kept" / "a0-r0").mkdir(parents=True)
+    note(folder, tmp_path / "kept" / "a0-r0", "recorded-8.json")
+    (run,) = load(tmp_path / "train")
+    assert [process.open.attempt for process in run.processes] == ["a0"]
+
+
+def test_a_process_of_an_attempt_of_its_own_is_counted_once(tmp_path):
+    folder = launched(tmp_path, begin=10, code=3)
+    note(folder, recorded(tmp_path, 30, attempt="mine"))
+    (run,) = load(tmp_path)
+    assert [process.open.attempt for process in run.processes] == ["mine"]
+    assert run.warnings == ("attempt a0: the command ended with exit code 3",)
+
+
+def test_a_restart_within_is_counted_once_where_the_first_recorded_nothing(tmp_path):
+    folder = launched(tmp_path, begin=10)
+    note(folder, recorded(tmp_path, 60, attempt="a0.0001"))
+    (run,) = load(tmp_path)
+    assert [(process.open.attempt, *spans(process)) for process in run.processes] == [("a0.0001", 60, [], [100])]
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_a_launcher_in_a_launcher_is_counted_once(tmp_path, records):
+    outer, inner = launched(tmp_path, begin=10), launched(tmp_path, attempt="a0.002", begin=11)
+    note(outer, inner)
+    if records:
+        note(inner, recorded(tmp_path, 30, attempt="a0.002"))
+    (run,) = load(tmp_path)
+    assert [spans(process)[0] for process in run.processes] == [11]
+
+
+def test_launches_that_point_to_each_other_end(tmp_path):
+    one, other = launched(tmp_path), launched(tmp_path, attempt="a1")
+    note(one, other)
+    note(other, one)
+    note(one, one, "recorded-8.json")
+    load_all([tmp_path])
+
+
+def test_a_process_belongs_to_the_latest_launch_that_it_began_in(tmp_path):
+    launched(tmp_path, begin=10, end=50)
+    recorded(tmp_path, 30)
+    launched(tmp_path, attempt="a0.002", begin=60, end=100)
+    recorded(tmp_path, 70, attempt="a0.002")
+    assert [spans(process) for process in load(tmp_path)[0].processes] == [
+        (10, [(10, 30)], [50]),
+        (60, [(60, 70)], [100]),
+    ]
+
+
+def test_a_process_that_began_after_the_launch_does_not_take_its_end(tmp_path):
+    launched(tmp_path, begin=10, end=50)
+    recorded(tmp_path, 30)
+    recorded(tmp_path, 70, attempt="a0.002")
+    assert [spans(process) for process in load(tmp_path)[0].processes] == [(10, [(10, 30)], [50]), (70, [], [])]
+
+
+def test_a_launch_under_a_name_of_another_on_that_host_comes_first(tmp_path):
+    launched(tmp_path, begin=10)
+    launched(tmp_path, attempt="a0.002", begin=10, end=90)
+    recorded(tmp_path, 30, attempt="a0.002")
+    (one,) = [process for process in load(tmp_path)[0].processes if process.open.attempt == "a0.002"]
+    assert spans(one) == (10, [(10, 30)], [90])
 
 
 def test_attempts_given_one_by_one_are_their_run(tmp_path):

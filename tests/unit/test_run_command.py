@@ -283,8 +283,8 @@ def test_a_run_that_the_program_names_itself_is_the_one_that_is_shown(tmp_path, 
     _, _, err = headway_run(root, *python(ELSEWHERE.format(run="digits", dir=repr(str(own)) if elsewhere else None)))
     assert err.startswith("digits ·")
     assert "unrecorded" not in err
-    (note,) = root.glob("*/*-launch/recorded-*.json")
-    assert json.loads(note.read_text())["run"] == "digits"
+    notes = [*root.glob("*/*-launch/recorded-*.json")]
+    assert [json.loads(note.read_text())["run"] for note in notes] == ["digits"] * (1 if elsewhere else 2)
     if elsewhere:
         with pytest.raises(SourceError, match=r"lies elsewhere, in .*own/digits\. .*\[recorded-elsewhere\]"):
             headway.load(root)
@@ -397,3 +397,85 @@ def test_a_run_recorded_elsewhere_begins_and_ends_with_its_launch(tmp_path):
     assert ledger.parts[0].ended == "signal"
     assert (ledger.steps.executed, ledger.steps.retained) == (9, 4)
     assert ledger.amounts_ns["startup"] > ledger.amounts_ns["productive"]
+
+
+def runs_of(root):
+    return {(run.name, process.open.attempt) for run in headway.load(root) for process in run.processes}
+
+
+def test_another_run_of_the_same_attempt_is_let_alone(tmp_path):
+    job = {"SLURM_JOB_ID": "7"}
+    text = "import headway\nwith headway.start() as rec:\n  for x in rec.track(range(9), quiet=True): pass"
+    headway_run(tmp_path, "--run", "A", "--no-report", *python(text), **job)
+    before = sorted(path.name for path in (tmp_path / "A").rglob("*"))
+    _, _, err = headway_run(tmp_path, "--run", "B", *python(text + "\nraise SystemExit(3)"), **job)
+    assert sorted(path.name for path in (tmp_path / "A").rglob("*")) == before
+    assert err.startswith("B ·")
+    assert "A ·" not in err
+    assert headway.load(tmp_path / "A")[0].warnings == ()
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_command_that_names_its_own_attempt_is_counted_once(tmp_path, name, elsewhere):
+    root, own = tmp_path / "logs", tmp_path / "own"
+    where = repr(str(own)) if elsewhere else None
+    text = f"import headway\nwith headway.start({name!r}, attempt='mine', dir={where}) as rec: pass"
+    _, _, err = headway_run(root, "--run", "x", *python(text))
+    assert err.startswith(f"{name} · 1 attempt")
+    assert runs_of(own if elsewhere else root) == {(name, "mine")}
+    assert not elsewhere or list(own.glob("*/*-launch/recorded-*.json"))
+
+
+@pytest.mark.parametrize("text", ["import headway\nheadway.start('x').close()", "import headway\nheadway.start()", ""])
+def test_a_launcher_that_a_launcher_runs_is_counted_once(tmp_path, text):
+    inner = (PYTHON, "-m", "headway", "run", "--no-report", *python(text))
+    code, _, err = headway_run(tmp_path, "--run", "r", "--", *inner)
+    assert code == 0
+    assert len(runs_of(tmp_path)) == 1
+    assert err.startswith("x · 1 attempt" if "'x'" in text else "r · 1 attempt")
+
+
+def test_every_run_of_a_program_is_shown(tmp_path):
+    text = "import headway\nfor name in 'abc': headway.start(name, dir='own').close()"
+    _, _, err = headway_run(tmp_path / "logs", "--dir", tmp_path / "logs", *python(text), cwd=tmp_path)
+    assert [name for name in "abc" if f"{name} · 1 attempt" in err] == ["a", "b", "c"]
+    assert sorted(name for name, _ in runs_of(tmp_path / "own")) == ["a", "b", "c"]
+
+
+def test_what_was_recorded_and_is_gone_is_as_if_nothing_was(tmp_path):
+    text = (
+        "import headway, tempfile\nwith tempfile.TemporaryDirectory() as d, headway.start('t', dir=d) as rec:\n"
+        "  for x in rec.track(range(9), quiet=True): pass"
+    )
+    code, _, err = headway_run(tmp_path, "--run", "r", *python(text))
+    assert (code, err[:3]) == (0, "r ·")
+    assert [name for name, _ in runs_of(tmp_path)] == ["r"]
+
+
+def test_a_second_copy_lies_beside_the_first(tmp_path):
+    text = "import headway\nheadway.start('own', dir='own').close()"
+    for run in "ab":
+        _, _, err = headway_run(
+            tmp_path / "logs", "--run", run, "--dir", tmp_path / "logs", *python(text), cwd=tmp_path, SLURM_JOB_ID="7"
+        )
+        assert "headway:" not in err
+    assert len([*(tmp_path / "own" / "own").glob("*-launch")]) == 2
+    assert len(headway.load(tmp_path / "own")[0].processes) == 2
+
+
+@pytest.mark.parametrize("broken", ["full", "gone"])
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--max-restarts", "2"), 3), (("--max-restart", "2"), 2)])
+def test_what_cannot_be_said_changes_nothing(tmp_path, broken, options, code):
+    env = {key: value for key, value in os.environ.items() if not key.startswith("HEADWAY")}
+    if broken == "full":
+        stderr = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, stderr = os.pipe()
+        os.close(reader)
+    done = subprocess.run(
+        [PYTHON, "-m", "headway", "run", *options, "--", "sh", "-c", f"echo ran; exit {code}"],
+        env=env | {"HEADWAY_DIR": str(tmp_path)}, stderr=stderr, stdout=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(stderr)
+    assert (done.returncode, done.stdout) == (code, "ran\n" * {0: 1, 3: 3, 2: 0}[code])

@@ -6,9 +6,10 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import click
 
@@ -97,19 +98,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _give_streams()
     try:
+        return _run(arguments)
+    finally:
+        try:
+            sys.stderr.flush()
+        except OSError:  # at exit it would be tried again, and change the exit code
+            _close_quietly(sys.stderr)
+
+
+def say(text: str) -> None:
+    """Print a line on stderr; one that cannot be written is lost, and changes nothing else.
+
+    Example:
+        >>> say("headway: exit code 1; restart 1 of 3")
+    """
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
         result = cli.main(args=None if arguments is None else [*arguments], prog_name="headway", standalone_mode=False)
         sys.stdout.flush()
     except HeadwayError as error:
         return _fail(str(error))
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        return _close_quietly()
+        _close_quietly(sys.stdout)
+        return 0
     except OSError as error:  # what reads and runs says its own; this is the output
-        _close_quietly()
+        _close_quietly(sys.stdout)
         return _fail(f"cannot write the output: {error.strerror or error}")
     return result if isinstance(result, int) else 0
 
@@ -128,12 +151,11 @@ def _give_streams() -> None:
 
 
 def _fail(message: str) -> int:
-    click.echo(f"headway: {message}", err=True)
+    say(f"headway: {message}")
     return EXIT_ERROR
 
 
-def _close_quietly() -> int:
-    """Who read the output has gone: nothing more is written, at exit neither."""
+def _close_quietly(stream: TextIO) -> None:
+    """Who read the output has gone, or its disk is full: nothing more is written, at exit neither."""
     with Path(os.devnull).open("wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    return 0
+        os.dup2(nowhere.fileno(), stream.fileno())

@@ -7,7 +7,6 @@ ended, and what a restart cost.
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 import signal
@@ -20,13 +19,15 @@ from typing import Final
 
 import click
 
+from headway.cli.main import say
 from headway.clock import NS_PER_S, SYSTEM
 from headway.errors import HeadwayError
 from headway.events import Begin, Close, End, Exit, Open
 from headway.record.eventlog import EventLog
 from headway.record.faults import Faults
-from headway.record.identity import Identity, identify, log_root, safe_name
+from headway.record.identity import Identity, identify, log_root, moment_name, safe_name
 from headway.record.logfolder import EVENTS_FILE, make_folder
+from headway.record.process import tell_launcher
 from headway.units import show_seconds
 
 BRIEF_NS: Final = 10 * NS_PER_S
@@ -71,13 +72,15 @@ def _show_end(launcher: Launcher, code: int) -> None:
     if code and not any(recorded) and launcher.ran_ns < BRIEF_NS:
         if launcher.ran_ns:
             after = show_seconds(launcher.ran_ns / NS_PER_S)
-            click.echo(f"headway: the command failed: {_ending(code)} after {after}, nothing recorded", err=True)
+            say(f"headway: the command failed: {_ending(code)} after {after}, nothing recorded")
         return
     try:
         if folders := launcher.run_folders(recorded):
             show(paths=folders, err=True)
     except HeadwayError as error:
-        click.echo(str(error), err=True)
+        say(str(error))
+    except (OSError, SystemExit):  # it cannot be written; rich leaves so where the reader has gone
+        pass
 
 
 class _Told(Faults):
@@ -97,7 +100,7 @@ class _Told(Faults):
             )
         if f"{what}{about}" not in self._said:
             self._said.add(f"{what}{about}")
-            click.echo(f"headway: {message}. [{what}]", err=True)
+            say(f"headway: {message}. [{what}]")
 
 
 class Launcher:
@@ -133,22 +136,13 @@ class Launcher:
             for restart in range(1, max_restarts + 1):
                 if code == 0 or self._stopped or code in {_NOT_FOUND, _NOT_EXECUTABLE}:
                     break
-                click.echo(f"headway: {_ending(code)}; restart {restart} of {max_restarts}", err=True)
+                say(f"headway: {_ending(code)}; restart {restart} of {max_restarts}")
                 code = self._attempt(held, mask)
         return code
 
     def recorded(self) -> list[list[str]]:
         """Return for each attempt the folders of the runs that its processes recorded, wherever they lie."""
-        return [self._recorded_of(*launch) for launch in zip(self.attempts, self.folders, strict=True)]
-
-    def _recorded_of(self, attempt: str, folder: str) -> list[str]:
-        from headway.sources.launch import pointers
-
-        name = glob.escape(safe_name(attempt))
-        patterns = (f"*/{name}-r[0-9]*", f"*/{name}.*-r[0-9]*")
-        paths = [path for pattern in patterns for path in Path(self.root).glob(pattern)]
-        paths += [Path(pointer.path) for pointer in (pointers(Path(folder)) if folder else ())]
-        return sorted({str(path.parent) for path in paths if path.is_dir()})
+        return [_runs_of(folder) for folder in self.folders]
 
     def run_folders(self, recorded: list[list[str]]) -> list[str]:
         """Return the folders to report on; for an attempt that recorded nothing it is the launcher's own."""
@@ -168,7 +162,7 @@ class Launcher:
             self.ran_ns += SYSTEM.monotonic_ns() - began
         except OSError as error:
             code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
-            click.echo(f"headway: cannot run {self.command[0]}: {error.strerror}", err=True)
+            say(f"headway: cannot run {self.command[0]}: {error.strerror}")
         self._end(log, code)
         return code
 
@@ -192,6 +186,7 @@ class Launcher:
         self.folders.append(path)
         if not path:
             return me, None
+        tell_launcher(path, me.run, me.attempt, me.rank)
         log = EventLog(os.path.join(path, EVENTS_FILE), self._faults)  # noqa: PTH118
         now = SYSTEM.monotonic_ns()
         log.write(
@@ -214,13 +209,15 @@ class Launcher:
 
     def _tell_runs(self, log: Path) -> None:
         """Leave a copy of a launch's log with each run it recorded elsewhere: how that began and ended."""
-        for folder in self._recorded_of(self.attempts[-1], self.folders[-1]):
-            if not log.parent.parent.samefile(folder):
-                try:
-                    (Path(folder) / log.parent.name).mkdir()
-                    shutil.copyfile(log, Path(folder) / log.parent.name / log.name)
-                except OSError as error:
-                    self._faults.note("folder", error)
+        notes = sorted(log.parent.glob("recorded-*.json"))
+        for folder in map(Path, _runs_of(str(log.parent))):
+            try:
+                if not log.parent.parent.samefile(folder):
+                    copy = _new_folder(folder, log.parent.name)
+                    for path in (*notes, log):  # the log last: without the notes it would stand in for a process
+                        shutil.copyfile(path, copy / path.name)
+            except OSError as error:
+                say(f"headway: {folder} gets no copy of the launch's log, how it began and ended: {error.strerror}")
 
     def _wait(self, process: subprocess.Popen[bytes], held: set[signal.Signals]) -> int:
         """Wait for the command and pass on what signals come; return its exit code."""
@@ -233,6 +230,23 @@ class Launcher:
                 os.kill(os.getpid(), signal.SIGSTOP)
         self._stopped = self._stopped or bool(signal.sigpending() & _STOP)
         return process.returncode
+
+
+def _runs_of(folder: str) -> list[str]:
+    """Return the folders of the runs that a launch's processes recorded, as the notes in its folder say."""
+    from headway.sources.launch import recorded
+
+    return sorted({str(path.parent) for path in recorded(Path(folder), moved=False)}) if folder else []
+
+
+def _new_folder(parent: Path, name: str) -> Path:
+    """Make a folder for the copy of a launch's log, beside one of that name."""
+    try:
+        (parent / name).mkdir()
+    except FileExistsError:
+        name = f"{name.removesuffix('-launch')}.{moment_name(SYSTEM.wall_ns(), os.getpid())}-launch"
+        (parent / name).mkdir()
+    return parent / name
 
 
 def _next_signal(held: set[signal.Signals]) -> tuple[int, bool]:
@@ -263,9 +277,9 @@ def _problem(program: str) -> int | None:
     if shutil.which(program):
         return None
     if os.path.exists(program):  # noqa: PTH110
-        click.echo(f"headway: cannot run {program}: it is no executable file. Try: chmod +x {program}", err=True)
+        say(f"headway: cannot run {program}: it is no executable file. Try: chmod +x {program}")
         return _NOT_EXECUTABLE
-    click.echo(f"headway: cannot run {program}: no such command. Check the name, or give its path.", err=True)
+    say(f"headway: cannot run {program}: no such command. Check the name, or give its path.")
     return _NOT_FOUND
 
 

@@ -1,7 +1,8 @@
 """What `headway run` saw of a command: where its processes recorded, and when it began and ended.
 
-A process that records leaves ``recorded-<pid>.json`` in the folder of its launch. The file says
-where its log lies; nothing is read there because of it.
+A process that records leaves ``recorded-<pid>.json`` in the folder of its launch, and so does a
+launcher within it. The file says where a log lies. Whether one is there is looked at; nothing is
+read there because of it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from headway.clock import NS_PER_S
 from headway.events import Close, Open, Span
 from headway.ledger.history import Process
 from headway.sources import files
+from headway.sources.attempt import LAUNCH, holds_log
 
 APART_NS: Final = NS_PER_S
 """So much may the clocks of a launcher and of its command differ; more, and they are not of one boot."""
@@ -47,6 +49,39 @@ def pointers(folder: Path) -> list[Pointer]:
     except OSError:
         return []
     return [found for name in names if (found := _pointer(folder / name)) is not None]
+
+
+def recorded(folder: Path, moved: bool = True) -> list[Path]:
+    """Return the folders of the logs that a launch's processes wrote and that are still there.
+
+    A launcher within it stands for its processes, and for itself where those wrote none.
+
+    Args:
+        folder: The folder of the launch's log.
+        moved: Whether a log counts, too, that lies from here as it lay from the launch: a folder of
+            runs may have been moved or copied.
+
+    Example:
+        >>> recorded(Path("/no/such/launch"))
+        []
+    """
+    return _followed(folder, moved, {folder})
+
+
+def _followed(folder: Path, moved: bool, seen: set[Path]) -> list[Path]:
+    result: list[Path] = []
+    for pointer in pointers(folder):
+        path = _where(Path(pointer.path), folder, moved)
+        if path is None or path in seen:
+            continue
+        seen.add(path)
+        result += (path.name.endswith(LAUNCH) and _followed(path, moved, seen)) or [path]
+    return result
+
+
+def _where(path: Path, launch: Path, moved: bool) -> Path | None:
+    here = (launch.parent / path.name, launch.parent.parent / path.parent.name / path.name) if moved else ()
+    return next((there for there in (path, *here) if holds_log(there)), None)
 
 
 def _may_be_pointer(entry: os.DirEntry[str]) -> bool:
@@ -89,12 +124,29 @@ def widen(processes: Sequence[Process], launches: Sequence[Process]) -> list[Pro
 
 
 def _launch_of(process: Process, launches: Sequence[Process]) -> Process | None:
-    """Return the launch a process belongs to: of its attempt and its host, by preference of its rank."""
+    """Return the launch a process belongs to: the latest of its attempt and host that it began in.
+
+    One of its own rank comes first, and of equals the one of its very attempt.
+    """
     mine = process.open
-    found = [
-        launch for launch in launches if _is_of(mine.attempt, launch.open.attempt) and _same_boot(mine, launch.open)
-    ]
-    return min(found, key=lambda launch: (launch.open.rank != mine.rank, launch.open.rank), default=None)
+
+    def fit(launch: Process) -> tuple[bool, int, bool, int]:
+        its = launch.open
+        return its.rank == mine.rank, its.mono_ns, its.attempt == mine.attempt, -its.rank
+
+    return max((launch for launch in launches if _began_in(mine, launch)), key=fit, default=None)
+
+
+def _began_in(mine: Open, launch: Process) -> bool:
+    its = launch.open
+    if not _is_of(mine.attempt, its.attempt) or not _same_boot(mine, its) or its.mono_ns > mine.mono_ns:
+        return False
+    end = _end_of(launch)
+    return end is None or end.at >= mine.mono_ns
+
+
+def _end_of(process: Process) -> Close | None:
+    return next((event for event in process.events if isinstance(event, Close)), None)
 
 
 def _is_of(attempt: str, launch: str) -> bool:
@@ -109,7 +161,7 @@ def _same_boot(one: Open, other: Open) -> bool:
 
 def _begun(process: Process, launch: Process) -> Process:
     mine, began = process.open, launch.open
-    if began.mono_ns >= mine.mono_ns:
+    if began.mono_ns == mine.mono_ns:
         return process
     opened = msgspec.structs.replace(mine, wall_ns=began.wall_ns, mono_ns=began.mono_ns, age_ns=None)
     before = Span(category="startup", start=began.mono_ns, end=mine.mono_ns)
@@ -118,8 +170,8 @@ def _begun(process: Process, launch: Process) -> Process:
 
 def _ended(process: Process, launch: Process) -> Process:
     """Give a process the end its launcher saw: it was killed, or closed in good faith and then failed."""
-    end = next((event for event in launch.events if isinstance(event, Close)), None)
+    end = _end_of(launch)
     own = [event.reason for event in process.events if isinstance(event, Close)]
-    if end is None or end.at < process.open.mono_ns or (own and (own != ["finished"] or end.reason == "finished")):
+    if end is None or (own and (own != ["finished"] or end.reason == "finished")):
         return process
     return replace(process, events=(*process.events, end))

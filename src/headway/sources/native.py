@@ -15,7 +15,7 @@ from headway.events import Unknown, decode
 from headway.ledger.history import Process, Run
 from headway.sources import jsonl, npy
 from headway.sources.attempt import Attempt, holds_log, named_as_attempt
-from headway.sources.launch import pointers, widen
+from headway.sources.launch import recorded, widen
 from headway.sources.text import clean
 
 _LINES_TRIED = 50
@@ -78,9 +78,11 @@ class Opened:
     @property
     def elsewhere(self) -> list[Path]:
         """The folders of the runs that its commands recorded, where it holds nothing but their launch logs."""
-        if not all(log.is_launch and pointers(log.path) for log in self.logs):
+        there = [recorded(log.path) if log.is_launch else [] for log in self.logs]
+        mine = {os.path.realpath(log.path) for log in self.logs}
+        if not all(there) or any(os.path.realpath(path) in mine for paths in there for path in paths):
             return []
-        return list(dict.fromkeys(Path(found.path).parent for log in self.logs for found in pointers(log.path)))
+        return list(dict.fromkeys(path.parent for paths in there for path in paths))
 
     def run(self, devices: int | None) -> Run:
         """Return the run; devices as for `headway.load`."""
@@ -176,11 +178,15 @@ def assemble(found: Found, logs: Sequence[Attempt], devices: int | None, *, fina
     logs = sorted(logs, key=lambda log: (log.is_launch, *log.identity()))
     chosen: list[Attempt] = []
     launches: list[Process] = []
+    homes: set[str] = set()
     for log in logs:
         process = log.process(devices, final=final)
         if log.is_launch:
-            joined = process is not None and any(other.open.attempt == process.open.attempt for other in processes)
-            if not joined and pointers(log.path):
+            there = {os.path.realpath(path) for path in recorded(log.path)}
+            joined = not there.isdisjoint(homes) or (
+                process is not None and any(other.open.attempt == process.open.attempt for other in processes)
+            )
+            if not joined and there:
                 continue  # its command recorded itself, as another run
             warnings += _exit_note(log, process)
             if process is None or joined:
@@ -191,6 +197,7 @@ def assemble(found: Found, logs: Sequence[Attempt], devices: int | None, *, fina
             continue
         processes.append(process)
         chosen.append(log)
+        homes.add(os.path.realpath(log.path))
     processes = widen(_told_apart(processes, chosen), launches)
     names = dict.fromkeys(process.open.run for process in processes if process.open.run)
     if len(names) > 1:
