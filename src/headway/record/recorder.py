@@ -279,7 +279,8 @@ class Recorder:
             n: Its number.
             holder: Who is to end it; when that is gone nobody will.
         """
-        self._end_left_spans()
+        if self._spans.open:
+            self._end_left_spans()
         if self.step_thread is not None and self.step_is_open():
             self.pass_over(of_another_thread=self.step_thread != threading.get_ident())
             return False

@@ -42,6 +42,9 @@ class OpenSpan:
 class OpenSpans:
     """The open spans of one recorder.
 
+    Attributes:
+        open: They.
+
     Example:
         >>> spans = OpenSpans()
         >>> span = spans.begin(1, "evaluation", 5, background=False)
@@ -53,13 +56,13 @@ class OpenSpans:
     """
 
     def __init__(self) -> None:
-        self._open: set[OpenSpan] = set()
+        self.open: set[OpenSpan] = set()
 
     def begin(self, number: int, category: str, now_ns: int, *, background: bool) -> OpenSpan:
         """Return a span that begins now."""
         span = OpenSpan(self, number, category, now_ns, background=background)
         try:
-            self._open.add(span)
+            self.open.add(span)
         except BaseException:  # an interrupt: nobody would end it
             self.end(span)
             raise
@@ -68,22 +71,20 @@ class OpenSpans:
     def end(self, span: OpenSpan) -> None:
         """Take one away; one that has ended stays so."""
         span.owner = None
-        self._open.discard(span)
+        self.open.discard(span)
 
     def clear(self) -> None:
         """End them all: their log has ended, or belongs to the parent of this process."""
-        for span in tuple(self._open):
+        for span in tuple(self.open):
             self.end(span)
 
     def left_behind(self) -> list[OpenSpan]:
         """Return those that nobody can end any more: an interrupt came on the way into `SpanTimer.__exit__`."""
-        if not self._open:
-            return []
-        return [span for span in tuple(self._open) if span.holder is not None and span.holder() is None]
+        return [span for span in tuple(self.open) if span.holder is not None and span.holder() is None]
 
     def any_before(self, moment_ns: int) -> bool:
         """Return whether one that takes time began by then."""
-        return any(span.began_ns <= moment_ns for span in tuple(self._open) if not span.background)
+        return any(span.began_ns <= moment_ns for span in tuple(self.open) if not span.background)
 
     def outside_training(self) -> bool:
         """Return whether the running code is in one, such as an evaluation, whose loops are no training steps."""
