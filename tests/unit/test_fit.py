@@ -17,6 +17,7 @@ from headway.model.poisson import garwood, most_when_none_seen, poisson_cdf
 from headway.model.projection import project
 from headway.model.renewal import split
 
+from unit.logged import accounted
 from unit.shown import S, digits, ledger
 
 SAVING = Saving(n_saves=9, n_failures=2, interval_steps=20, save_ns=2 * S, step_ns=S)
@@ -67,7 +68,7 @@ def test_a_run_tells_its_times_on_each_device():
     assert (told.startup_s, told.recovery_s, told.restart_s) == (4, 10, 14)
     assert (told.save_s, told.interval_steps) == (2, 20)
     assert told.input_wait_fraction == 0.2
-    assert (told.step_s, told.interval_s) == pytest.approx((1.25, 25))
+    assert (told.step_s, told.interval_s) == (1, 20)
     assert told.mtbf.value_s == 150
     assert told.mtbf.low_s == pytest.approx(300 / 7.2247, rel=1e-4)
     assert (told.n_preemptions, told.preemptions_per_day, told.preemption_share) == (0, 0, 0)
@@ -176,3 +177,10 @@ def test_options_take_the_place_of_what_was_measured():
 def test_what_is_missing_or_nonsense_is_named(given, said):
     with pytest.raises(ArgumentError, match=said):
         project(Fit(run="r1", devices=1), **given)
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.5, 1.0])
+def test_the_wait_within_a_step_is_counted_once(tmp_path, wait):
+    told = fit(accounted(tmp_path, wait=wait, mtbf=300.0))
+    assert (told.step_s, told.interval_s, told.interval_steps, told.save_s) == (1, 25, 25, 4)
+    assert told.input_wait_fraction == pytest.approx(wait, abs=0.01)

@@ -228,11 +228,8 @@ def _waiting(ledger: Ledger) -> float | None:
 
 
 def _step_s(ledger: Ledger) -> float | None:
-    """The median step does the work; of its waiting only the sum is known."""
-    waiting = _waiting(ledger)
-    if not ledger.saving.step_ns or waiting is None or waiting == 1:
-        return None
-    return ledger.saving.step_ns / NS_PER_S / (1 - waiting)
+    """The median step; what a step waited for its data is part of it."""
+    return ledger.saving.step_ns / NS_PER_S if ledger.saving.step_ns else None
 
 
 def _interval_s(ledger: Ledger) -> float | None:
