@@ -277,3 +277,33 @@ def test_no_public_name_is_that_of_a_module():
     assert set(headway.model.__all__) <= set(dir(headway.model))
     assert headway.model.__all__ == sorted(headway.model.__all__)
     assert isinstance(SeriesFailureScenario, type)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("2,50 USD/h", "USD/hour"), ("1,5 h", "second"),
+        ("5\N{FULLWIDTH FULL STOP}0 s", "second"), ("\N{FULLWIDTH DIGIT FIVE} s", "second"),
+        ("2·5 h", "second"), ("0,9", "dimensionless"), ("1'000 s", "second"), ("1 000 s", "second"),
+        ("1.000.000 s", "second"), ("5 .0 s", "second"), ("2 500 USD/h", "USD/hour"), ("$2,50/h", "USD/hour"),
+        ("1 h 30", "second"), ("10-5", "dimensionless"), ("1½ h", "second"), ("5\N{NO-BREAK SPACE}000 s", "second"),
+        ("٣ h", "second"), ("2\N{ARABIC DECIMAL SEPARATOR}5 h", "second"), ("1h-30m", "second"),
+    ],
+)  # fmt: skip
+def test_a_number_that_may_be_meant_another_way_is_refused(text, unit):
+    with refused("bad-quantity", "with a dot"):
+        magnitude(text, unit, "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("1.5 h", "second", 5400), ("1h30m", "second", 5400), ("1 h 30 min", "second", 5400), ("2e3 ms", "second", 2),
+        (".5 min", "second", 30), ("-5 s", "second", -5), ("6.50 / (1000 day)", "1/day", 0.0065),
+        ("$2.50/h", "USD/hour", 2.5),
+        ("USD 2/hour", "USD/hour", 2), ("5 µs", "second", 5e-6), ("1_000 s", "second", 1e3),
+        ("2 * 30 s", "second", 60), ("5 day^-1", "1/day", 5), ("3 per day", "1/day", 3), ("90 %", "dimensionless", 0.9),
+    ],
+)  # fmt: skip
+def test_products_of_plain_numbers_and_units_are_read(text, unit, value):
+    assert magnitude(text, unit, "x") == pytest.approx(value)

@@ -86,12 +86,13 @@ def test_the_save_is_given_or_follows_from_the_size():
     assert JOB.n_devices == 128
 
 
-def test_the_crossover_is_the_first_multiple():
+def test_the_crossover_is_the_first_size_by_steps_from_this_one():
     n = JOB.crossover(128)
     sides = JOB.at([n - 128, n]).result.failure_side
     assert sides[0] <= JOB.input_wait < sides[1]
-    assert JOB.crossover(12928) == 12928
-    assert JOB.variant(input_wait=0.0).crossover(8) == 8
+    assert [JOB.crossover(step) for step in (100, 1000, 12800)] == [12928, 13128, 12928]
+    assert JOB.at(16384).crossover(128) == 16384
+    assert JOB.variant(input_wait=0.0).crossover(8) == 128
     never = RuntimeGoodputScenario(
         failures=ObservedFailureScenario(n_devices=8, n_failures=0, duration="1 day"), save=1, input_wait=0.1
     )

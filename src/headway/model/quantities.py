@@ -23,6 +23,9 @@ _POWER: Final = re.compile(r"\*\*|\^")
 _SMALL_POWER: Final = re.compile(r"(?:\*\*|\^)\s*[-+]?\s*[1-9](?![\w.])")
 _SUPERSCRIPTS: Final = re.compile(r"[²³¹⁰⁴-⁹]{2}|[⁰⁴-⁹]")
 _SIGNED: Final = re.compile(r"\s*([$€£])\s*([\d.,_]+(?:[eE][-+]?\d+)?)")
+_TOKENS: Final = re.compile(r"(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[A-Za-zµμΩ_%]+|\S")
+_STRANGE: Final = re.compile(r"[^A-Za-z0-9_.%()*^/+ \t$€£µμΩ⁻¹²³-]")
+_DOT: Final = "; write one number in plain digits with a dot for its decimals, such as 2.50, and no separators"
 _SIGNS: Final = {"$": "USD", "€": "EUR", "£": "GBP"}
 _MONEY: Final = re.compile(r"\b(USD|EUR|GBP)\b")
 _EXAMPLES: Final = {
@@ -34,6 +37,10 @@ _EXAMPLES: Final = {
     "flop/second": "989 Tflop/s",
     "dimensionless": "90 %",
 }
+
+
+class _UnplainError(ValueError):
+    """A text whose number may be meant another way than it would be read."""
 
 
 @cache
@@ -119,6 +126,13 @@ def _text(text: str, unit: str) -> float:
         raise ValueError("a quantity has at most 80 characters and one small power")
     if _SUPERSCRIPTS.search(plain) or not any(letter.isdecimal() for letter in plain):
         raise ValueError("a quantity has small powers, and a number")
+    if not _is_product(plain):
+        if unit != "second":
+            raise _UnplainError("several numbers that are no product")
+        try:
+            return parse_duration(plain) / NS_PER_S
+        except ArgumentError as error:
+            raise _UnplainError("neither a product nor a duration") from error
     try:
         return float(plain)
     except ValueError:
@@ -130,6 +144,29 @@ def _text(text: str, unit: str) -> float:
         if unit != "second":
             raise
         return parse_duration(plain) / NS_PER_S
+
+
+def _is_product(text: str) -> bool:
+    """Return whether a text is a product of numbers and units; 1h30m is none, and may be a duration.
+
+    What pint would multiply unasked, as in ``1 000 s``, ``2,5 h`` or ``1 h 30``, is no product.
+
+    Raises:
+        _UnplainError: It has a sign that belongs to no plain number and no unit.
+    """
+    if _STRANGE.search(text):
+        raise _UnplainError("a character of no plain number and no unit")
+    before, numbers = "(", 0
+    for part in _TOKENS.findall(text):
+        after_operator = before in {"(", "*", "^", "/", "per"}
+        if part in {"+", "-", "."} and (part == "." or not after_operator):
+            raise _UnplainError("a sum, or a dot alone")
+        if part[0] in "0123456789.":
+            if numbers and not after_operator and before not in {"+", "-"}:
+                return False
+            numbers += 1
+        before = part
+    return True
 
 
 def _converted(value: Any, unit: str) -> Any:
@@ -150,7 +187,8 @@ def _numbers(value: Any) -> Any:
     import numpy as np
 
     found = np.asarray(value)
-    if found.dtype.kind not in "fiuO" or (found.dtype.kind == "O" and any(isinstance(x, str) for x in found.flat)):
+    odd = found.dtype.kind == "O" and any(x is None or isinstance(x, str | bool) for x in found.flat)
+    if found.dtype.kind not in "fiuO" or odd:
         raise TypeError(f"no numbers but {found.dtype}")
     found = found.astype(float)  # a copy: what is made of it may outlive the caller's array
     return float(found) if found.ndim == 0 else found
@@ -174,7 +212,8 @@ def _refuse(value: Any, unit: str, name: str, error: BaseException) -> NoReturn:
     wanted = "a number without a unit" if unit == "dimensionless" else f"a number in {unit}"
     raise ArgumentError(
         f"Cannot use {name} = {_short(value)}: it is neither {wanted} nor a quantity of that dimension",
-        f'Give {wanted}, or a text with its unit such as "{_EXAMPLES.get(unit, "1 " + unit)}"',
+        f'Give {wanted}, or a text with its unit such as "{_EXAMPLES.get(unit, "1 " + unit)}"'
+        + (_DOT if isinstance(error, _UnplainError) else ""),
         "bad-quantity",
         name=name,
         unit=unit,

@@ -130,16 +130,25 @@ class RuntimeGoodputScenario(Scenario):
     def sweep(self, sizes: Iterable[int]) -> dict[int, RuntimeGoodputResult]:
         """Return the result at each number of devices.
 
+        Raises:
+            ArgumentError: `sizes` is no list of them.
+
         Example:
             >>> from headway.model import Scenarios
             >>> sizes = Scenarios.Llama2_70BRuntimeGoodput128.sweep([128, 1024])
             >>> {n: round(result.runtime_goodput, 3) for n, result in sizes.items()}
             {128: 0.904, 1024: 0.894}
         """
+        if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+            raise ArgumentError(
+                f"Cannot sweep over {sizes!r}: it is no list of numbers of devices",
+                "Give several, such as [128, 1024]",
+                "bad-sizes",
+            )
         return {size: self.at(size).result for size in sizes}
 
     def crossover(self, step: int) -> int | None:
-        """Return the first multiple of `step` devices at which failures cost more than the wait for data.
+        """Return the first size, from this one up by `step` devices, at which failures cost more than waiting for data.
 
         Failures cost what saving, rework and recovery take together, which grows with the devices.
 
@@ -147,34 +156,38 @@ class RuntimeGoodputScenario(Scenario):
             step: Devices are added in this number, >= 1.
 
         Returns:
-            The number of devices; None where failures never cost more.
+            The number of devices, this job's own where failures cost more already; None where they
+            never do.
 
         Raises:
-            ArgumentError: `step` is no whole number above 0, or the input wait is an array.
+            ArgumentError: `step` is no whole number above 0, or an input is an array.
 
         Example:
             >>> from headway.model import Scenarios
-            >>> Scenarios.Llama2_70BRuntimeGoodput128.crossover(128)
-            12928
+            >>> job = Scenarios.Llama2_70BRuntimeGoodput128
+            >>> job.crossover(128), job.crossover(1000), job.at(16384).crossover(128)
+            (12928, 13128, 16384)
         """
-        if type(step) is not int or step < 1 or not isinstance(self.input_wait, float):
+        now = self.result
+        several = not isinstance(now.failure_side, float) or not isinstance(now.input_wait_share, float)
+        if type(step) is not int or step < 1 or several:
             raise ArgumentError(
-                f"Cannot find the crossover by steps of {step!r}: it needs a whole number above 0, and one input wait",
-                "Give the devices of a node or of a pod, such as 128",
+                f"Cannot find the crossover by steps of {step!r}: it needs a whole number above 0, and one job: "
+                "no input of it an array",
+                "Give the devices of a node or of a pod, such as 128, to a job of one size, save and input wait",
                 "bad-step-size",
                 step=step,
             )
 
         def costs_more(k: int) -> bool:
-            return bool(self.at(k * step).result.failure_side > self.input_wait)
+            return bool(self.at(self.n_devices + k * step).result.failure_side > self.input_wait)
 
-        high = 1
+        low, high = -1, 0  # too few, and perhaps enough
         while not costs_more(high):
-            high *= 2
+            low, high = high, 2 * high or 1
             if high > _MOST_STEPS:
                 return None
-        low = high // 2  # too few, or 0
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if costs_more(middle) else (middle, high)
-        return high * step
+        return int(self.n_devices + high * step)
