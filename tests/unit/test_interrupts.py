@@ -154,6 +154,25 @@ def test_a_log_is_whole_when_a_signal_ends_it_while_it_is_made(tmp_path, monkeyp
     assert n > 1
 
 
+def test_a_signal_while_a_dropped_tracker_is_collected_is_no_fault(tmp_path, monkeypatch):
+    watched, counts = [], []
+    monkeypatch.setattr(lifecycle, "watch", watched.append)
+    headway.GoodputTracker(tmp_path / "r")
+    log, faults = watched[-1], watched[-1].faults
+
+    def look(frame, event, _):
+        if frame.f_code.co_name == "__del__" and event == "call" and not counts:
+            log.close("signal")
+            counts.append(dict(faults.counts))
+
+    sys.setprofile(look)
+    try:
+        gc.collect()
+    finally:
+        sys.setprofile(None)
+    assert counts == [{}]
+
+
 def test_an_evaluation_in_another_thread_while_the_log_ends_is_no_fault(tmp_path):
     rec = headway.start("r", dir=tmp_path)
     inside, ending, done = threading.Event(), threading.Event(), threading.Event()

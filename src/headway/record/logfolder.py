@@ -59,6 +59,7 @@ class LogFolder:
         self.on_end: list[Callable[[], None]] = []
         self.open_since: Callable[[], Any] = lambda: None
         self._preempted = False
+        self._writer: weakref.ref[Any] | None = None
         self._lock = threading.RLock()
         self._pair_due = self._faults_due = 0
         self._faults_told: dict[str, int] = {}
@@ -98,8 +99,13 @@ class LogFolder:
             self.closed = True
         lifecycle.release(self)
 
-    def watch(self) -> None:
-        """Have it closed when the process ends; called once its writer stands in `on_end`."""
+    def watch(self, writer: object) -> None:
+        """Have it closed when the process ends; called once its writer stands in `on_end`.
+
+        Args:
+            writer: Who holds the window on its rows.
+        """
+        self._writer = weakref.ref(writer)
         lifecycle.watch(self)
 
     def abandon(self) -> None:
@@ -118,7 +124,7 @@ class LogFolder:
         with self._lock:
             if self.closed:
                 return
-            self._end()
+            self._end(dropped=True)
             if self.events is not None:
                 self._write_faults(self.clock.monotonic_ns())
                 self.events.close()
@@ -132,11 +138,15 @@ class LogFolder:
         self._faults_due = event.mono_ns + _FAULTS_EVERY_NS
         self._pair_due = event.mono_ns + _PAIR_EVERY_NS
 
-    def _end(self) -> None:
+    def _end(self, *, dropped: bool = False) -> None:
         self.ending = True
         for end in self.on_end:
             end()
-        if self.steps is not None:
+        if self.steps is None:
+            return
+        if not dropped and self._writer is not None and self._writer() is None:
+            self.steps.abandon()  # a signal between the collector, which takes weak references first, and `drop`
+        else:
             self.steps.close()
 
     def _true_reason(self, reason: object) -> str:

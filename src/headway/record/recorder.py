@@ -148,7 +148,7 @@ class Recorder:
         log.on_end += [weakly(self, Recorder.end_items), weakly(self.tracker, GoodputTracker.detach), self._spans.clear]
         log.open_since = weakly(self, Recorder._open_since)
         self._names: set[str] = set(SPAN_CATEGORIES)
-        log.watch()
+        log.watch(self.tracker)
 
     @property
     def identity(self) -> Identity:

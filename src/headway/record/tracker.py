@@ -111,7 +111,7 @@ class GoodputTracker(Core):
             self._kept = self._folder
             self._folder.on_end.append(weakly(self, Core.detach))
             self._folder.open_since = weakly(self, lambda tracker: tracker._open_since_ns)  # noqa: SLF001 - its own
-            self._folder.watch()
+            self._folder.watch(self)
 
     def _open_log(self, folder: str | os.PathLike[str], clock: Clock | None) -> LogFolder:
         from headway.record.logfolder import open_log
