@@ -193,6 +193,14 @@ def test_a_launch_whose_command_recorded_another_run_stands_for_nothing(tmp_path
         load(tmp_path / "train")
 
 
+def test_a_later_log_of_a_process_does_not_begin_with_the_launch(tmp_path):
+    """The time before it is in the first one."""
+    folder = launched(tmp_path / "y", begin=10)
+    note(folder, tmp_path / "x" / "a0-r0")
+    note(folder, recorded(tmp_path / "y", 60), "recorded-7-2.json")
+    assert [spans(process) for process in load(tmp_path / "y")[0].processes] == [(60, [], [100])]
+
+
 def test_a_launch_stands_in_where_what_it_points_to_is_gone(tmp_path):
     folder = launched(tmp_path / "train", begin=10)
     note(folder, tmp_path / "gone" / "t" / "a0-r0")

@@ -26,12 +26,13 @@ APART_NS: Final = NS_PER_S
 
 
 class Pointer(msgspec.Struct, frozen=True):
-    """Where a process of a launch recorded: the folder of its log, and who it was."""
+    """Where a process of a launch recorded: the folder of its log, who it was, and whether it had begun one before."""
 
     path: str
     run: str = ""
     attempt: str = ""
     rank: int = 0
+    later: bool = False
 
 
 def pointers(folder: Path) -> list[Pointer]:
@@ -68,6 +69,12 @@ def recorded(folder: Path, moved: bool = True) -> list[Path]:
     return _followed(folder, moved, {folder})
 
 
+def later_logs(folder: Path) -> list[Path]:
+    """Return those logs of a launch that a process began after another, as `recorded` does."""
+    found = (_where(Path(pointer.path), folder, True) for pointer in pointers(folder) if pointer.later)
+    return [path for path in found if path is not None]
+
+
 def _followed(folder: Path, moved: bool, seen: set[Path]) -> list[Path]:
     result: list[Path] = []
     for pointer in pointers(folder):
@@ -94,10 +101,12 @@ def _pointer(path: Path) -> Pointer | None:
         found = msgspec.json.decode(files.head(path), type=Pointer)
     except (OSError, ValueError, RecursionError):  # msgspec's errors are of ValueError
         return None
-    return found if found.path.startswith("/") and "\0" not in found.path else None
+    if not found.path.startswith("/") or "\0" in found.path:
+        return None
+    return msgspec.structs.replace(found, later=path.stem.count("-") > 1)
 
 
-def widen(processes: Sequence[Process], launches: Sequence[Process]) -> list[Process]:
+def widen(processes: Sequence[Process], launches: Sequence[Process], later: Sequence[bool]) -> list[Process]:
     """Return the processes with the time that only their launcher saw.
 
     Each begins with its launch: what lies before its own open line is startup. The last of each
@@ -106,6 +115,7 @@ def widen(processes: Sequence[Process], launches: Sequence[Process]) -> list[Pro
     Args:
         processes: What recorded itself.
         launches: What `headway run` wrote of the same run.
+        later: Whether each began a log before: that one has the time from the launch on.
     """
     found = [_launch_of(process, launches) for process in processes]
     last: dict[tuple[int, int], Process] = {}
@@ -114,11 +124,12 @@ def widen(processes: Sequence[Process], launches: Sequence[Process]) -> list[Pro
         if process.open.wall_ns > before.open.wall_ns:
             last[id(launch), process.open.rank] = process
     result = []
-    for process, launch in zip(processes, found, strict=True):
+    for process, launch, is_later in zip(processes, found, later, strict=True):
         if launch is None:
             result.append(process)
             continue
-        begun = _begun(process, launch) if process.open.attempt == launch.open.attempt else process
+        begins = process.open.attempt == launch.open.attempt and not is_later
+        begun = _begun(process, launch) if begins else process
         result.append(_ended(begun, launch) if last[id(launch), process.open.rank] is process else begun)
     return result
 

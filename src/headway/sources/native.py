@@ -15,7 +15,7 @@ from headway.events import Unknown, decode
 from headway.ledger.history import Process, Run
 from headway.sources import jsonl, npy
 from headway.sources.attempt import Attempt, holds_log, named_as_attempt
-from headway.sources.launch import recorded, widen
+from headway.sources.launch import later_logs, recorded, widen
 from headway.sources.text import clean
 
 _LINES_TRIED = 50
@@ -179,6 +179,7 @@ def assemble(found: Found, logs: Sequence[Attempt], devices: int | None, *, fina
     chosen: list[Attempt] = []
     launches: list[Process] = []
     homes: set[str] = set()
+    later: set[str] = set()
     for log in logs:
         process = log.process(devices, final=final)
         if log.is_launch:
@@ -188,6 +189,7 @@ def assemble(found: Found, logs: Sequence[Attempt], devices: int | None, *, fina
             )
             if not joined and there:
                 continue  # its command recorded itself, as another run
+            later.update(map(os.path.realpath, later_logs(log.path)))
             warnings += _exit_note(log, process)
             if process is None or joined:
                 launches += [process] if process else []
@@ -198,7 +200,7 @@ def assemble(found: Found, logs: Sequence[Attempt], devices: int | None, *, fina
         processes.append(process)
         chosen.append(log)
         homes.add(os.path.realpath(log.path))
-    processes = widen(_told_apart(processes, chosen), launches)
+    processes = widen(_told_apart(processes, chosen), launches, [os.path.realpath(log.path) in later for log in chosen])
     names = dict.fromkeys(process.open.run for process in processes if process.open.run)
     if len(names) > 1:
         warnings.append(f"its logs name {len(names)} runs, {', '.join(names)}; one folder is one run")
