@@ -11,12 +11,15 @@ from headway.errors import ArgumentError
 from headway.ledger.categories import BY_NAME
 from headway.ledger.ledger import Ledger, Saving, Steps
 from headway.model import GoodputScenario, Scenarios, fit, levers
+from headway.model.checkpoint import daly
 from headway.model.fitting import Fit
-from headway.model.lever import together
+from headway.model.lever import price_of, together
 from headway.model.mtbf import Mtbf
 from headway.model.projection import project
+from headway.model.told import tell
 from headway.units import Price
 
+from unit.logged import accounted
 from unit.shown import S, digits, ledger, pool
 
 HELD = ledger(
@@ -58,10 +61,14 @@ def test_the_levers_of_a_measured_run_best_first():
     saves = by_name["save_interval"]
     assert saves.text == "save more often: every 35 steps, not 50"
     assert saves.where.startswith('headway model interval --save "200 ms"')
-    assert saves.gain == pytest.approx(0.28 * (1 - 35 / 50) - 0.02 * (50 / 35 - 1))
-    assert by_name["restart_at_once"].gain == pytest.approx((60 + 40 * 4 / 5) / 1000)
+    told = fit(HELD)
+    now = project(told, interval=told.interval_s).runtime
+    assert saves.gain == pytest.approx(project(told, interval=0.2 * 35).runtime - now, rel=0.02)
+    assert by_name["restart_at_once"].loss == pytest.approx((60 + 40 * 4 / 5) / 1000)
     assert by_name["restart_at_once"].up_to
-    assert by_name["restart"].gain == by_name["restart_at_once"].gain / 2
+    halved = project(told, interval=told.interval_s, restart=told.restart_s / 2).runtime
+    assert by_name["restart"].gain == pytest.approx(halved - now, rel=0.02)
+    assert not by_name["restart"].up_to
     assert by_name["background_saves"].gain == pytest.approx(0.02)
 
 
@@ -119,7 +126,86 @@ def test_nonsense_has_no_levers(source):
         levers(source)
 
 
-@pytest.mark.parametrize("options", [{"price": []}, {"price": "two"}, {"month": "soon"}])
+def test_what_is_not_known_leaves_a_bound():
+    told = dataclasses.replace(fit(HELD), save_s=None)
+    found = named(told)
+    assert "save_interval" not in found
+    assert found["restart"].gain == pytest.approx((60 + 40 * 4 / 5) / 2000)
+    assert found["restart"].up_to
+    known = named(dataclasses.replace(fit(HELD), recovery_s=None))["save_interval"]
+    assert known.gain == pytest.approx(0.28 * (1 - 35 / 50) - 0.02 * (50 / 35 - 1))
+    assert known.up_to
+
+
+def test_a_gain_is_what_the_exact_form_returns(tmp_path):
+    told = fit(accounted(tmp_path, 9, devices=4))
+    for given in (
+        {"mtbf": 3600, "save": 30, "restart": 3600},
+        {"mtbf": 3600, "save": 30, "restart": 60, "interval": 1},
+    ):
+        now = project(told, **facts)
+        found = named(now)
+        best = project(told, **(facts | {"interval": daly(30.0, 3600.0)})).runtime
+        half = project(told, **(facts | {"interval": now.interval_s, "restart": facts["restart"] / 2})).runtime
+        assert found["restart"].gain == pytest.approx(half - now.runtime)
+        if "interval" in facts:
+            assert found["save_interval"].gain == pytest.approx(best - now.runtime, abs=0.001)
+            assert found["save_interval"].gain > 0.6
+    assert found["save_interval"].gain <= found["save_interval"].loss
+
+
+def test_where_the_first_order_fails_the_exact_form_divides_the_time():
+    for size in (16384, 131072, 524288, 10**8):
+        scenario = Scenarios.Llama2_70BRuntimeGoodput128.at(size)
+        told = tell(scenario)
+        assert math.fsum(told.shares.values()) == pytest.approx(1)
+        assert told.runtime == pytest.approx(scenario.result.exact_runtime_goodput)
+        found = levers(scenario)
+        assert found
+        assert all(0 < lever.gain <= lever.loss <= 1 for lever in found)
+        assert together(found) <= 1 - told.runtime + 1e-9
+    assert {lever.outcome for lever in found} == {"no-progress"}
+
+
+def test_a_run_that_fails_before_its_save_is_written_makes_no_progress(tmp_path):
+    told = fit(accounted(tmp_path, 9))
+    assert {lever.outcome for lever in levers(told)} == {told.outcome} == {"ok"}
+    then = project(told, mtbf=20, save=60)
+    assert then.outcome == "no-progress"
+    found = named(then)
+    assert found["background_saves"].text.startswith("save far faster")
+    assert found["background_saves"].outcome == "no-progress"
+    assert all(lever.gain <= lever.loss <= 1 for lever in found.values())
+    assert "restart_at_once" not in found or found["restart_at_once"].gain < 0.02
+    assert project(told, mtbf=20, save=60).outcome == "no-progress"
+
+
+def test_a_scenario_has_its_own_price():
+    scenario = GoodputScenario(scheduling=0.9, runtime=0.9, program=0.7, device_hour_rate="4 EUR/hour")
+    assert levers(scenario, devices=1)[0].money == pytest.approx(4 * levers(scenario, devices=1, price=1)[0].money)
+    assert price_of(scenario, given=False) == Price(4.0, "EUR")
+    assert levers(Scenarios.Llama3_405BGoodput16K, devices=1)[0].money is None
+
+
+NUMBERS = (math.nan, math.inf, -math.inf, -1, True)
+
+
+def test_a_quantity_in_another_currency_is_a_price():
+    from headway.model.quantities import Quantity
+
+    assert price_of(Quantity(2, "EUR/hour")) == Price(2.0, "EUR")
+    with pytest.raises(ArgumentError):
+        price_of(Quantity(2, "hour"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"price": []}, {"price": "two"}, {"month": "soon"}, {"month": None}, {"month": 0}, {"devices": 0},
+        {"devices": 1.5}, {"devices": "8"}, {"price": Price(-1.0)}, {"price": Price(math.nan)},
+        *({name: number} for name in ("price", "month", "devices") for number in NUMBERS),
+    ],
+)  # fmt: skip
 def test_a_price_or_a_month_that_cannot_be_read_is_an_error(options):
     with pytest.raises(ArgumentError):
         levers(HELD, **options)

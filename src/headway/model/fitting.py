@@ -20,6 +20,9 @@ START: Final = ("startup", "device_init", "compile", "checkpoint_restore")
 RESTART: Final = ("recovery", *START)
 """Categories that a restart pays."""
 DAY_S: Final = 86400.0
+NO_PROGRESS: Final = "no-progress"
+"""The outcome of a modelled run that keeps next to nothing."""
+_NOTHING: Final = 1e-3
 _NOT_HELD: Final = ("preempted", "released")
 
 T = TypeVar("T")
@@ -48,6 +51,7 @@ class Fit:
         preemption_share: Share of the window that preemptions took, in [0, 1].
         restart_share: Share of the window that restarts took: recovery, and of the starts all but the first.
         ceilings: By factor, ``S``, ``R`` or ``P``, what it can be brought to; of a scenario that says so.
+        outcome: ``ok``; of a modelled run also ``no-progress``, see `progress`.
         missing: By name of an attribute that is None, what would tell it.
     """
 
@@ -71,6 +75,7 @@ class Fit:
     preemption_share: float | None = None
     restart_share: float = 0.0
     ceilings: Mapping[str, float] = field(default_factory=dict)
+    outcome: str = "ok"
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -82,6 +87,21 @@ class Fit:
     def preemptions_per_day(self) -> float | None:
         """How often it was preempted for each day held [1/day]."""
         return None if self.n_preemptions is None or not self.held_s else self.n_preemptions * DAY_S / self.held_s
+
+
+def progress(save_s: float, mtbf_s: float, runtime: float) -> str:
+    """Return ``no-progress`` where failures come before a save is written or nothing is kept, else ``ok``.
+
+    Args:
+        save_s: Time of one save [s].
+        mtbf_s: Mean time between failures of the job [s].
+        runtime: What is kept, in [0, 1].
+
+    Example:
+        >>> progress(60.0, 30.0, 0.04), progress(60.0, 3000.0, 0.8)
+        ('no-progress', 'ok')
+    """
+    return NO_PROGRESS if save_s >= mtbf_s or runtime < _NOTHING else "ok"
 
 
 def fit(ledger: Ledger) -> Fit:

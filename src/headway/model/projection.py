@@ -9,7 +9,7 @@ from typing import Any, Final
 from headway.errors import ArgumentError
 from headway.ledger.categories import category
 from headway.model.checkpoint import daly
-from headway.model.fitting import RESTART, START, Fit
+from headway.model.fitting import RESTART, START, Fit, progress
 from headway.model.mtbf import Mtbf
 from headway.model.renewal import split
 
@@ -30,7 +30,8 @@ def project(
 
     Kept, saving, rework and restarts are the exact renewal form's, see `headway.model.renewal.split`.
     What goes along with the training (waits, evaluations) keeps its proportion to it. Left out are
-    the first start, the end, preemptions and hangs.
+    the first start, the end, preemptions and hangs. Where a save takes as long as the job lives
+    between failures the outcome is ``no-progress``.
 
     Args:
         told: What the run tells.
@@ -64,13 +65,14 @@ def project(
     for name, part in begins.items():
         shares[name] = times.restarting * part
     step_s = told.step_s or None
+    runtime = sum(share for name, share in shares.items() if category(name).factor != "R")
     return replace(
         told,
         devices=devices,
         held_s=None,
         attempts=None,
         shares={name: share for name, share in shares.items() if share},
-        runtime=sum(share for name, share in shares.items() if category(name).factor != "R"),
+        runtime=runtime,
         startup_s=restart_s * (1 - begins["recovery"]),
         recovery_s=restart_s * begins["recovery"],
         save_s=save_s,
@@ -80,6 +82,7 @@ def project(
         n_preemptions=None,
         preemption_share=None,
         restart_share=times.restarting,
+        outcome=progress(save_s, mtbf_s, runtime),
         missing={},
     )
 

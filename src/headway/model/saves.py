@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from headway.ledger.categories import BY_NAME
 from headway.ledger.ledger import Ledger
 from headway.model.checkpoint import daly
 from headway.model.fitting import Fit, fit
+from headway.model.renewal import split
 from headway.units import show_seconds
 
 _SAME: Final = 1e-3
@@ -70,6 +72,40 @@ class SavePlan:
             30.0
         """
         return rework * (1 - self.interval_s / self.now_s) + saves * (1 - self.now_s / self.interval_s)
+
+
+def kept_gain(told: Fit, *, interval_s: float | None = None, restart_s: float | None = None) -> float | None:
+    """Return what another interval or restart adds to goodput, by the exact renewal form; None where it cannot be told.
+
+    It is the kept share after less that before, in the long run, of the held time, times what of the
+    time outside of saves, rework and restarts is retained. No more than the losses it comes from.
+
+    Args:
+        told: What the run tells; the MTBF, the save, the restart and the interval are needed.
+        interval_s: Training between two saves then [s]; None: as it is.
+        restart_s: From a failure to the next step then [s]; None: as it is.
+
+    Example:
+        >>> from headway.model.mtbf import Mtbf
+        >>> told = Fit(save_s=30.0, startup_s=3600.0, recovery_s=0.0, interval_s=600.0, mtbf=Mtbf(3600.0),
+        ...            shares={"productive": 1.0})
+        >>> round(kept_gain(told, restart_s=1800.0), 3)
+        0.208
+    """
+    now_s, save_s, mtbf_s, again_s = told.interval_s, told.save_s, told.mtbf.value_s, told.restart_s
+    if not (now_s and save_s and mtbf_s) or again_s is None:
+        return None
+    before = split(now_s, save_s, mtbf_s, again_s).kept
+    after = split(
+        now_s if interval_s is None else interval_s, save_s, mtbf_s, again_s if restart_s is None else restart_s
+    ).kept
+    factors = {name: BY_NAME[name].factor if name in BY_NAME else "R" for name in told.shares}
+    held = 1.0 - sum(share for name, share in told.shares.items() if factors[name] == "S")
+    retained = sum(share for name, share in told.shares.items() if factors[name] not in ("S", "R"))
+    lost = told.restart_share + told.shares.get("rework", 0.0) + told.shares.get("checkpoint_save", 0.0)
+    working = held - lost
+    part = min(1.0, retained / working) if working > 0 and retained > 0 else 1.0
+    return held * part * (after - before)
 
 
 def plan_saves(told: Fit) -> SavePlan | None:

@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 from headway.errors import ArgumentError
-from headway.model.fitting import Fit
+from headway.model.fitting import Fit, progress
 from headway.model.mtbf import UNKNOWN, Mtbf
+from headway.model.renewal import split
+from headway.model.runtime import POINT
 
 
 def tell(source: Any) -> Fit:
@@ -36,16 +38,45 @@ def tell(source: Any) -> Fit:
     )
 
 
-def _of_runtime(source: Any, result: Any) -> Fit:
-    shares = {
-        "productive": float(result.runtime_goodput),
+def is_exact(result: Any) -> bool:
+    """Return whether the exact form takes the place of the first-order sum.
+
+    It does where the sum leaves nothing, or is off by more than a point.
+
+    Args:
+        result: A `RuntimeGoodputResult` of one size.
+    """
+    return float(result.runtime_loss) >= 1 or abs(float(result.first_order_error)) > POINT
+
+
+def _shares(result: Any) -> dict[str, float]:
+    """Return where the time goes; the shares sum to 1."""
+    others = {
         "startup": float(result.startup_share),
         "input_wait": float(result.input_wait_share),
-        "checkpoint_save": float(result.write_share),
-        "rework": float(result.rework_share),
-        "recovery": float(result.recovery_share),
         "preemption": float(result.preemption_share),
     }
+    if not is_exact(result):
+        return others | {
+            "productive": float(result.runtime_goodput),
+            "checkpoint_save": float(result.write_share),
+            "rework": float(result.rework_share),
+            "recovery": float(result.recovery_share),
+        }
+    taken = sum(others.values())
+    others = {name: share / max(taken, 1.0) for name, share in others.items()}
+    left = max(0.0, 1 - taken)
+    times = split(float(result.interval_s), float(result.write_s), float(result.mtbf_s), float(result.recovery_s))
+    return others | {
+        "productive": times.kept * left,
+        "checkpoint_save": times.saving * left,
+        "rework": max(0.0, times.rework) * left,
+        "recovery": times.restarting * left,
+    }
+
+
+def _of_runtime(source: Any, result: Any) -> Fit:
+    shares = _shares(result)
     devices = _number(getattr(source, "n_devices", None))
     mtbf_s = float(result.mtbf_s)
     return Fit(
@@ -60,6 +91,7 @@ def _of_runtime(source: Any, result: Any) -> Fit:
         mtbf=Mtbf(mtbf_s) if math.isfinite(mtbf_s) else UNKNOWN,
         preemption_share=shares["preemption"],
         restart_share=shares["recovery"],
+        outcome=progress(float(result.write_s), mtbf_s, shares["productive"]),
     )
 
 
