@@ -229,13 +229,13 @@ def exact(save: Any, mtbf: Any) -> Any:
 METHODS: Final[dict[str, Callable[[Any, Any], Any]]] = {"daly": daly, "young": young, "exact": exact}
 
 
-def method_named(name: str) -> Callable[[Any, Any], Any]:
+def method_named(name: Any) -> Callable[[Any, Any], Any]:
     """Return the method of that name, on magnitudes in one unit.
 
     Raises:
         ArgumentError: There is none.
     """
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ArgumentError(
             f"Cannot find the interval by {name!r}: methods are {', '.join(METHODS)}{likely(name, METHODS)}",
             "Give one of them; daly is the default for new work",

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from headway.errors import ArgumentError
-from headway.model.checks import amount, inverse, likely, positive
-from headway.model.frozen import FrozenDict, Scenario
+from headway.model.checks import amount, fits, inverse, likely, positive
+from headway.model.frozen import FrozenDict, Scenario, mapping
 from headway.model.quantities import magnitude, quantity
 
 
@@ -93,7 +93,8 @@ class SeriesFailureScenario(Scenario):
         super().__post_init__()
         self._keep("n_devices", positive(self.n_devices, "dimensionless", "n_devices"))
         self._keep("devices_per_node", positive(self.devices_per_node, "dimensionless", "devices_per_node"))
-        times, counts = dict(self.component_mttf), dict(self.per_node)
+        times = mapping(self.component_mttf, "component_mttf")
+        counts = mapping(self.per_node, "per_node")
         for name in {**times, **counts}:
             if name not in times or name not in counts:
                 lacks, has = ("component_mttf", counts) if name not in times else ("per_node", times)
@@ -107,10 +108,14 @@ class SeriesFailureScenario(Scenario):
             name: quantity(positive(value, "second", f"component_mttf {name}", infinite=True), "second")
             for name, value in times.items()
         }
+        per_node = {name: amount(value, "dimensionless", f"per_node {name}") for name, value in counts.items()}
         self._keep("component_mttf", FrozenDict(mttf))
-        self._keep(
-            "per_node",
-            FrozenDict({name: amount(value, "dimensionless", f"per_node {name}") for name, value in counts.items()}),
+        self._keep("per_node", FrozenDict(per_node))
+        fits(
+            n_devices=self.n_devices,
+            devices_per_node=self.devices_per_node,
+            **{f"component_mttf {name}": value.magnitude for name, value in mttf.items()},
+            **{f"per_node {name}": value for name, value in per_node.items()},
         )
 
     @property
@@ -161,6 +166,12 @@ class ObservedFailureScenario(Scenario):
         self._keep("duration", quantity(positive(self.duration, "second", "duration"), "second"))
         watched = self.n_devices if self.observed_devices is None else self.observed_devices
         self._keep("observed_devices", positive(watched, "dimensionless", "observed_devices"))
+        fits(
+            n_devices=self.n_devices,
+            n_failures=self.n_failures,
+            duration=magnitude(self.duration, "second", "duration"),
+            observed_devices=self.observed_devices,
+        )
 
     @property
     def result(self) -> FailureResult:

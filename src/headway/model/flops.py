@@ -6,13 +6,18 @@ devices x dense peak x time.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from headway.errors import ArgumentError
 from headway.model.accelerators import peak_flops
 from headway.model.checks import fits, positive
 from headway.model.frozen import Scenario
 from headway.model.quantities import magnitude, quantity
+
+_NUMBER: Final = re.compile(r"\s*[0-9.]+(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
+_WITH_UNITS: Final = ("peak", "node_step_time", "fleet_step_time")
 
 
 def mfu(parameters: Any, tokens: Any, devices: Any, peak: Any, step_time: Any) -> Any:
@@ -71,15 +76,34 @@ class FleetMfuScenario(Scenario):
         """Check the inputs.
 
         Raises:
-            ArgumentError: One is not above 0, or the accelerator is unknown.
+            ArgumentError: One is not above 0, the accelerator is unknown, arrays do not fit, or an MFU is above 1.
         """
         super().__post_init__()
         for name in ("parameters", "node_devices", "fleet_devices", "node_tokens", "fleet_tokens"):
             self._keep(name, positive(getattr(self, name), "dimensionless", name))
         for name in ("node_step_time", "fleet_step_time"):
             self._keep(name, quantity(positive(getattr(self, name), "second", name), "second"))
-        peak = peak_flops(self.peak) if isinstance(self.peak, str) and "/" not in self.peak else self.peak
+        named = isinstance(self.peak, str) and "/" not in self.peak and not _NUMBER.fullmatch(self.peak)
+        peak = peak_flops(self.peak) if named else self.peak
         self._keep("peak", quantity(positive(peak, "flop/second", "peak"), "flop/second"))
+        fields = [*("parameters", "node_devices", "fleet_devices", "node_tokens", "fleet_tokens"), *_WITH_UNITS]
+        fits(**{name: getattr(getattr(self, name), "magnitude", getattr(self, name)) for name in fields})
+        for place in ("node", "fleet"):
+            self._check(place)
+
+    def _check(self, place: str) -> None:
+        names = ("parameters", f"{place}_tokens", f"{place}_devices", "peak", f"{place}_step_time")
+        values = {name: getattr(self, name) for name in names}
+        found = mfu(*values.values())
+        most = found if isinstance(found, float) else float(found.max())
+        if most > 1.0:
+            told = ", ".join(f"{name} = {value}" for name, value in values.items())
+            raise ArgumentError(
+                f"Cannot use the {place}: its MFU would be {most:.4g}, above 1, by {told}",
+                "Give other values; the peak is of one device, the tokens are those of one step on all devices",
+                "bad-factor",
+                found=found,
+            )
 
     @property
     def node_mfu(self) -> Any:

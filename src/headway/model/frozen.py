@@ -19,6 +19,26 @@ class FrozenDict(dict[str, Any]):
         0.8
     """
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        for key, value in super().items():
+            super().__setitem__(key, locked(value))
+
+    def __getitem__(self, key: str) -> Any:
+        return _shown(super().__getitem__(key))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key, or the default."""
+        return _shown(super().get(key, default))
+
+    def items(self) -> Any:
+        """Return the keys with their values."""
+        return {key: _shown(value) for key, value in super().items()}.items()
+
+    def values(self) -> Any:
+        """Return the values."""
+        return {key: _shown(value) for key, value in super().items()}.values()
+
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("this mapping belongs to a frozen object; make a variant of that object instead")
 
@@ -29,13 +49,50 @@ class FrozenDict(dict[str, Any]):
         return hash(frozenset(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenDict, (dict(self),)
+        return FrozenDict, (dict(self.items()),)
 
     def __copy__(self) -> FrozenDict:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenDict:
         return self
+
+
+def locked(value: Any) -> Any:
+    """Return a value that nobody can change: arrays are copied, lists become tuples, at any depth.
+
+    Example:
+        >>> locked({"seen": [1, [2]]})["seen"]
+        (1, (2,))
+    """
+    if isinstance(value, list | tuple):
+        return value if hasattr(value, "_fields") else tuple(locked(item) for item in value)
+    if isinstance(value, set):
+        return frozenset(value)
+    if isinstance(value, Mapping):
+        return value if isinstance(value, FrozenDict) else FrozenDict(value)
+    if hasattr(value, "setflags") and value.ndim:
+        return _locked_array(value)
+    if hasattr(value, "magnitude") and hasattr(value, "units"):
+        inner = value.magnitude
+        return value.__class__(_locked_array(inner) if hasattr(inner, "setflags") else inner, value.units)
+    return value
+
+
+def mapping(value: Any, name: str) -> dict[str, Any]:
+    """Return a copy of what must be a mapping.
+
+    Raises:
+        ArgumentError: It is none.
+    """
+    if isinstance(value, Mapping):
+        return dict(value.items())
+    raise ArgumentError(
+        f"Cannot use {name} = {repr(value)[:60]}: it is no mapping from names to values",
+        f"Give {name} as a dictionary",
+        "bad-mapping",
+        name=name,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,8 +114,12 @@ class Scenario:
     facts: Mapping[str, Any] = dataclasses.field(default_factory=FrozenDict)
 
     def __post_init__(self) -> None:
-        """Take a copy of the facts that nobody changes."""
-        self._keep("facts", FrozenDict(self.facts))
+        """Take a copy of the facts that nobody changes.
+
+        Raises:
+            ArgumentError: They are no mapping.
+        """
+        self._keep("facts", FrozenDict(mapping(self.facts, "facts")))
 
     def variant(self, **changes: Any) -> Self:
         """Return a copy with some inputs changed; the values are checked again.
@@ -80,10 +141,10 @@ class Scenario:
 
     def _keep(self, name: str, value: Any) -> None:
         """Set a field while the object is made; its arrays are nobody's to change."""
-        array = getattr(value, "magnitude", value)
-        if hasattr(array, "setflags"):
-            array.setflags(write=False)
-        object.__setattr__(self, name, value)
+        object.__setattr__(self, name, locked(value))
+
+    def __getattribute__(self, name: str) -> Any:
+        return _shown(object.__getattribute__(self, name))
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -96,6 +157,19 @@ class Scenario:
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {field.name: _packed(getattr(self, field.name)) for field in dataclasses.fields(self)}
         return _unpack, (type(self), fields)
+
+
+def _shown(value: Any) -> Any:
+    """Return a value, and of a quantity another one: its unit can be changed in place."""
+    return value.__class__(value.magnitude, value.units) if hasattr(value, "magnitude") else value
+
+
+def _locked_array(array: Any) -> Any:
+    if not array.flags.writeable and array.base is None:
+        return array
+    copy = array.copy()
+    copy.setflags(write=False)
+    return copy
 
 
 @dataclasses.dataclass(frozen=True)

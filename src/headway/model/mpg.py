@@ -244,8 +244,15 @@ def check_ceilings(ceilings: Mapping[str, Any] | None, factors: Mapping[str, Any
     """Return ceilings that are at most 1 and not below their factors; of an unknown factor only the first holds.
 
     Raises:
-        ArgumentError: A key is not S, R or P, or a ceiling is outside.
+        ArgumentError: It is no mapping, a key is not S, R or P, or a ceiling is outside.
     """
+    if not isinstance(ceilings, Mapping | None):
+        raise ArgumentError(
+            f"Cannot use ceilings = {repr(ceilings)[:60]}: it is no mapping from S, R or P to a value",
+            'Give ceilings such as {"R": 0.95}',
+            "bad-mapping",
+            name="ceilings",
+        )
     found = {}
     for key, value in (ceilings or {}).items():
         if key not in FACTORS:

@@ -15,11 +15,13 @@ from the renewal form of `headway.model.checkpoint`, on the time the other three
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from headway.errors import ArgumentError
 from headway.model.checkpoint import left_of, method_named, named, renewal
 from headway.model.checks import amount, fits, inverse, positive, share
 from headway.model.quantities import quantity
@@ -91,9 +93,9 @@ class RuntimeGoodputResult:
         """Work done again after a failure, half an interval each time: t / 2M."""
         never = np.isinf(self.mtbf_s)
         if isinstance(self.mtbf_s, float) and isinstance(self.interval_s, float):
-            return 0.0 if never else self.interval_s / (2.0 * self.mtbf_s)
+            return 0.0 if never else 0.5 * (self.interval_s / self.mtbf_s)
         with np.errstate(invalid="ignore"):
-            return np.where(never, 0.0, self.interval_s / (2.0 * self.mtbf_s))
+            return np.where(never, 0.0, 0.5 * (self.interval_s / self.mtbf_s))
 
     @property
     def checkpoint_share(self) -> Any:
@@ -247,10 +249,13 @@ class RuntimeGoodputModel:
             window=held, lost_work=lost, preemption_rate=forced, interval=given,
         )  # fmt: skip
         startup = again + read + warm
+        every = find(d, m) if given is None else given
+        _in_range(recovery=noticed + startup, preemption=lost + startup)
+        _in_range(interval=np.where(np.isinf(m), 1.0, every), best=np.where((every == 0) & (d > 0), math.inf, 1.0))
         return RuntimeGoodputResult(
             mtbf_s=m,
             write_s=d,
-            interval_s=find(d, m) if given is None else given,
+            interval_s=every,
             startup_s=startup,
             recovery_s=noticed + startup,
             preemption_cost_s=lost + startup,
@@ -259,6 +264,17 @@ class RuntimeGoodputModel:
             input_wait_share=wait,
             method=method if given is None else "given",
         )
+
+
+def _in_range(**sums: Any) -> None:
+    for name, value in sums.items():
+        if not np.all(np.isfinite(value)):
+            raise ArgumentError(
+                f"Cannot solve the runtime goodput: these times give no {name} within the range of floats",
+                "Give times in seconds that a job can have",
+                "bad-amount",
+                name=name,
+            )
 
 
 def _notes(result: RuntimeGoodputResult) -> list[str]:

@@ -139,7 +139,7 @@ class RuntimeGoodputScenario(Scenario):
             >>> {n: round(result.runtime_goodput, 3) for n, result in sizes.items()}
             {128: 0.904, 1024: 0.894}
         """
-        if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+        if not hasattr(sizes, "__iter__") or hasattr(sizes, "encode"):
             raise ArgumentError(
                 f"Cannot sweep over {sizes!r}: it is no list of numbers of devices",
                 "Give several, such as [128, 1024]",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self
 
-from headway.model.checks import factor, fits
+from headway.errors import ArgumentError
+from headway.model.checks import factor, fits, likely
 from headway.model.frozen import FrozenDict, Scenario
 from headway.model.mpg import FACTORS, GoodputResult, check_ceilings, check_rate, checked
 from headway.model.quantities import quantity
@@ -66,11 +67,20 @@ class GoodputScenario(Scenario):
     def trade_ratio(self, other: GoodputScenario) -> Any:
         """Return the other's useful fraction over this one's.
 
+        Raises:
+            ArgumentError: The other is no such scenario, or a factor is not known.
+
         Example:
             >>> half = GoodputScenario(scheduling=0.5, runtime=1.0, program=1.0)
             >>> half.trade_ratio(half.variant(scheduling=1.0))
             2.0
         """
+        if not isinstance(other, GoodputScenario):
+            raise ArgumentError(
+                f"Cannot compare with {repr(other)[:60]}: it is no GoodputScenario",
+                "Give a scenario, such as scenario.variant(runtime=0.95)",
+                "bad-scenario",
+            )
         return other.result.mpg / self.result.mpg
 
     @classmethod
@@ -83,7 +93,18 @@ class GoodputScenario(Scenario):
                 ``device_hour_rate``.
 
         Raises:
-            ArgumentError: The ledger holds nothing, or a given value cannot be used.
+            ArgumentError: The ledger holds nothing, a given value cannot be used, or is of no field.
         """
-        made: Self = import_module("headway.model.fitting").scenario_from_ledger(cls, ledger, **given)
-        return made
+        told = {name: given.pop(name) for name in ("program", "scheduling", "device_hour_rate") if name in given}
+        known = [item.name for item in fields(cls) if item.name != "runtime"]
+        for name in given:
+            if name not in known:
+                raise ArgumentError(
+                    f"Cannot make a scenario of the ledger with {name!r}: it is no field to give{likely(name, known)}",
+                    f"Give one of {', '.join(known)}",
+                    "unknown-field",
+                    field=name,
+                    known=known,
+                )
+        made: Self = import_module("headway.model.fitting").scenario_from_ledger(cls, ledger, **told)
+        return made.variant(**given) if given else made

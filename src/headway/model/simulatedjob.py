@@ -74,27 +74,28 @@ def fraction(name: str, value: float, *, below_one: bool = False) -> float:
     return found
 
 
-def failure_times(mtbf: Any, shape: float, replay: Any, replay_order: str) -> FailureTimes:
+def failure_times(mtbf: Any, shape: float, replay: Any, replay_order: Any) -> FailureTimes:
     """Return where failures come from.
 
     Raises:
         ArgumentError: There are two answers or none, or one that cannot be used.
     """
+    if not isinstance(replay_order, str) or replay_order not in {"resample", "in-order"}:
+        raise refuse(f"replay_order = {replay_order!r}: it is resample or in-order", "Give one of the two")
+    form = magnitude(shape, "dimensionless", "shape")
+    if not isinstance(form, float) or not 0.1 <= form <= 100:
+        raise refuse(f"shape = {shape}: it must be 0.1 to 100", "Give a Weibull shape such as 0.7, or 1", shape=shape)
     if (mtbf is None) == (replay is None):
         raise refuse("failures: they come from mtbf or from replay", "Give one of the two")
     if replay is not None:
-        if shape != 1:
+        if form != 1:
             raise refuse(f"shape = {shape} with replay: the list has its own", "Leave one of them out")
         return _replayed(replay, replay_order)
     mean = mean_ns("mtbf", mtbf)
-    if not 0.1 <= magnitude(shape, "dimensionless", "shape") <= 100:
-        raise refuse(f"shape = {shape}: it must be 0.1 to 100", "Give a Weibull shape such as 0.7, or 1", shape=shape)
-    return Exponential(mean) if shape == 1 or math.isinf(mean) else Weibull(mean, float(shape))
+    return Exponential(mean) if form == 1 or math.isinf(mean) else Weibull(mean, form)
 
 
 def _replayed(replay: Any, order: str) -> Replayed:
-    if order not in {"resample", "in-order"}:
-        raise refuse(f"replay_order = {order!r}: it is resample or in-order", "Give one of the two", order=order)
     listed = isinstance(replay, list | tuple)
     found = (
         [magnitude(value, "second", "replay") for value in replay] if listed else magnitude(replay, "second", "replay")
@@ -117,6 +118,8 @@ def saving_plan(
     Raises:
         ArgumentError: Arguments of two plans are mixed, or one cannot be used.
     """
+    if not isinstance(background, bool | np.bool_):
+        raise refuse(f"background = {background!r}: it is True or False", "Give one of the two")
     each, cost = time_ns("interval", interval, above_zero=True), time_ns("save", save)
     slow = fraction("slowdown", slowdown, below_one=True)
     if slow and not background:

@@ -167,10 +167,10 @@ class Simulation:
             ArgumentError: There is no such replica, or no device.
         """
         replicas = self.replicas
-        if not 0 <= replica < len(replicas):
+        if not hasattr(replica, "__index__") or not 0 <= replica < len(replicas):
             raise ArgumentError(
                 f"Cannot show replica {replica}: there are {len(replicas)}, counted from 0",
-                "Give a lower number",
+                "Give a whole number below that",
                 "no-such-replica",
                 replica=replica,
             )

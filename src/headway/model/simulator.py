@@ -134,7 +134,7 @@ def simulate(
         preemptions=None if preemption is None else Exponential(mean_ns("preemption", preemption)),
         notice=0 < announced >= plan.durable_save,
         gap=time_ns("gap", gap),
-        local_loss=fraction("local_loss", local_loss or 0.0),
+        local_loss=fraction("local_loss", 0.0 if local_loss is None else local_loss),
         spares=spares,
         repair=time_ns("repair", repair),
         limit=longest if limit is None else time_ns("limit", limit, above_zero=True, longest_s=LIMIT_S),
