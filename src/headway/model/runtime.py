@@ -248,17 +248,19 @@ class RuntimeGoodputModel:
             mtbf=m, save=d, load=read, detection=noticed, restart=again, warmup=warm, input_wait=wait,
             window=held, lost_work=lost, preemption_rate=forced, interval=given,
         )  # fmt: skip
-        startup = again + read + warm
-        every = find(d, m) if given is None else given
-        _in_range(recovery=noticed + startup, preemption=lost + startup)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # refused below
+            startup = again + read + warm
+            recovery, preempted = noticed + startup, lost + startup
+            every = find(d, m) if given is None else given
+        _in_range(recovery=recovery, preemption=preempted)
         _in_range(interval=np.where(np.isinf(m), 1.0, every), best=np.where((every == 0) & (d > 0), math.inf, 1.0))
         return RuntimeGoodputResult(
             mtbf_s=m,
             write_s=d,
             interval_s=every,
             startup_s=startup,
-            recovery_s=noticed + startup,
-            preemption_cost_s=lost + startup,
+            recovery_s=recovery,
+            preemption_cost_s=preempted,
             window_s=held,
             preemptions_per_s=forced,
             input_wait_share=wait,
