@@ -16,6 +16,8 @@ from headway.report.chart import legend, stack
 from headway.report.glyphs import Glyphs
 from headway.report.sheet import Sheet, dump
 
+from unit.logged import log as log_of
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 S = 10**9
 RUN = "Llama2_70BRuntimeGoodput128"
@@ -168,7 +170,73 @@ def test_known_answers():
     assert solved["result"]["mpg"] == pytest.approx(0.567)
     assert solved["result"]["useful_rate"] == pytest.approx(7.055, abs=5e-4)
     swept = strict(shown("sweep", RUN, "--devices", "128,1024,16384", "--json"))["sweep"]
-    assert [point["runtime"] for point in swept] == pytest.approx([0.903980, 0.893844, 0.817081], abs=1e-6)
+    assert [point["first_order"] for point in swept] == pytest.approx([0.903980, 0.893844, 0.817081], abs=1e-6)
+    assert [point["exact"] for point in swept] == [False, False, True]
+    exact = Scenarios.get(RUN).at(16384).result.exact_runtime_goodput
+    assert [point["runtime"] for point in swept] == pytest.approx([0.903980, 0.893844, exact], abs=1e-6)
+
+
+def test_a_sweep_says_which_sizes_are_exact_and_its_shares_are_the_whole():
+    words = ["sweep", RUN, "--devices", "128:33554432:16"]
+    swept = strict(shown(*words, "--json"))["sweep"]
+    for point in swept:
+        assert sum(point["shares"].values()) == pytest.approx(1)
+        assert point["shares"]["productive"] == point["runtime"]
+    assert [point["outcome"] for point in swept] == ["ok"] * 4 + ["no-progress"] * 2
+    text = " ".join(shown(*words).split())
+    assert "From 32,768 devices on by the exact form" in text
+    assert "No progress at 8,388,608, 33,554,432 devices" in text
+    one = shown("sweep", RUN, "--devices", "128")
+    assert "runtime goodput R 90.4 %\n" in one
+    assert "falls to" not in one
+    assert "To first order: the exact form is within a point of it." in one
+
+
+def test_a_run_that_would_make_no_progress_is_told_what_to_do(tmp_path):
+    words = ["whatif", log_of(tmp_path, 9), "--mtbf", "2 s", "--save", "60 s"]
+    text = " ".join(shown(*words).split())
+    assert "no progress" in text.splitlines()[0]
+    assert "No progress: a failure every 2.0 s, with a save of 60.0 s and a restart of 30.0 s" in text
+    assert "Save faster or in the background, restart faster, or take fewer devices." in text
+    assert "restart at once" not in text
+    document = strict(shown(*words, "--json"))
+    assert document["outcome"] == document["then"]["outcome"] == "no-progress"
+    assert all(0 < lever["gain"] <= lever["loss"] <= 1 for lever in document["levers"])
+
+
+def test_a_distance_between_saves_that_nobody_gave_is_not_given(tmp_path):
+    words = ["whatif", log_of(tmp_path, 1, every=10**6), "--save", "4 s"]
+    text = " ".join(shown(*words).split())
+    assert "as given" not in text
+    assert "the best (Daly's); the run's own is not known" in text
+    assert "warning: saves not recorded" in text
+
+
+def test_a_size_that_the_log_does_not_say_is_unknown(tmp_path):
+    steps = [
+        (0, "INTERVAL_START", "init_start"), (10_000, "INTERVAL_END", "init_stop"),
+        (10_000, "INTERVAL_START", "run_start"), (110_000, "INTERVAL_END", "run_stop"),
+    ]  # fmt: skip
+    path = tmp_path / "result_0.txt"
+    path.write_text("".join(
+        ":::MLLOG " + json.dumps({"namespace": "", "time_ms": 1_700_000_000_000 + at, "event_type": kind, "key": key,
+                                  "value": None, "metadata": {"file": "a.py", "lineno": 1}}) + "\n"
+        for at, kind, key in steps
+    ))  # fmt: skip
+    words = ["whatif", str(path), "--mtbf", "4 h", "--save", "30 s", "--restart", "5 min", "--devices", "64"]
+    text = " ".join(shown(*words).split())
+    assert "on an unknown size (1 counted) as recorded" in text
+    assert "warning: the number of devices is not in the log and 1 is counted" in text
+    told = shown(*words, "--recorded-devices", "8")
+    assert "unknown size" not in told
+    assert "number of devices" not in told
+    assert "on 8 as recorded" in told
+
+
+def test_a_scenario_is_shown_at_its_own_price():
+    name = "Llama2_70BSharedPoolGoodput128"
+    text = " ".join(shown("show", name).split())
+    assert "7.09 USD at 2.00 USD each" in text
 
 
 def test_a_simulation_meets_the_exact_form_and_repeats_itself():

@@ -139,10 +139,8 @@ def test_what_is_not_known_leaves_a_bound():
 
 def test_a_gain_is_what_the_exact_form_returns(tmp_path):
     told = fit(accounted(tmp_path, 9, devices=4))
-    for given in (
-        {"mtbf": 3600, "save": 30, "restart": 3600},
-        {"mtbf": 3600, "save": 30, "restart": 60, "interval": 1},
-    ):
+    slow = {"mtbf": 3600, "save": 30, "restart": 3600}
+    for facts in (slow, slow | {"restart": 60, "interval": 1}):
         now = project(told, **facts)
         found = named(now)
         best = project(told, **(facts | {"interval": daly(30.0, 3600.0)})).runtime

@@ -24,11 +24,12 @@ def command(*, name: str, price: Price | None, as_json: bool) -> None:
 
     NAME is one of `headway model list`.
     """
-    from headway.model.lever import levers
+    from headway.model.lever import levers, price_of
 
     name = canonical(name)
     scenario = named(name)
     has_levers = hasattr(scenario, "sweep") or hasattr(scenario, "trade_ratio")
+    price = price or price_of(scenario, given=False)
     found = levers(scenario, price=price, devices=scenario.facts.get("n_devices")) if has_levers else []
     document = {
         "name": name,
@@ -78,14 +79,17 @@ def _draw(sheet: Sheet, scenario: Any, price: Price | None) -> None:
 
 
 def _draw_runtime(sheet: Sheet, scenario: Any) -> None:
-    from headway.model.told import tell
+    from headway.model.told import is_exact, tell
 
     result, told = scenario.result, tell(scenario)
-    sheet.title(scenario.name, figure(scenario))
+    sheet.title(scenario.name, f"R {show_percent(told.runtime or 0.0)} on {int(scenario.n_devices):,} devices")
     show_losses(sheet, {name: share for name, share in told.shares.items() if share})
     mtbf, interval = show_seconds(result.mtbf_s), show_seconds(result.interval_s)
+    first, exact = show_percent(result.runtime_goodput), show_percent(result.exact_runtime_goodput)
     sheet.say(
         f"R is the share of the held time whose training is kept. A failure every {mtbf}, a save every {interval}.",
-        f"To first order; the exact form gives {show_percent(result.exact_runtime_goodput)}.",
-        *result.notes,
+        f"By the exact form; to first order it would be {first}."
+        if is_exact(result)
+        else f"To first order; the exact form gives {exact}.",
+        *(() if is_exact(result) and told.outcome == "ok" else result.notes),
     )

@@ -94,7 +94,7 @@ def command(
     devices; everything else stays.
     """
     from headway.cli.modelscenario import canonical, runtime_scenario
-    from headway.model.told import tell
+    from headway.model.told import is_exact, tell
 
     name = canonical(name)
     scenario = runtime_scenario(name, save, restart)
@@ -105,7 +105,8 @@ def command(
         "name": name,
         "sweep": [
             {"devices": size, "runtime": fit.runtime, "mtbf_s": fit.mtbf.value_s, "interval_s": fit.interval_s,
-             "shares": shares[size]} for size, fit in told.items()
+             "shares": shares[size], "exact": is_exact(results[size]), "outcome": fit.outcome,
+             "first_order": results[size].runtime_goodput} for size, fit in told.items()
         ],
         "html": html,
     }  # fmt: skip
@@ -115,22 +116,50 @@ def command(
         write(html, f"Where the time goes: {name}", shares)
 
     def draw(sheet: Sheet) -> None:
-        first, last = min(sizes), max(sizes)
-        sheet.title(
-            f"{name} from {first:,} to {last:,} devices",
-            f"runtime goodput R {show_percent(told[first].runtime or 0.0)} falls to "
-            f"{show_percent(told[last].runtime or 0.0)}",
-        )
+        sheet.title(*_title(name, told))
         (_chart if plot else _figures)(sheet, told, shares)
         sheet.say(
             "R is the share of the held time whose training is kept; a job twice the size fails twice as often.",
             f"Written: {html}" if html else "",
             "" if plot or html else "Next: --plot draws it, --html FILE as a page.",
-            *(f"At {last:,} devices: {note}" for note in results[last].notes),
+            _which([size for size in told if is_exact(results[size])], [*told]),
+            _stuck([size for size, fit in told.items() if fit.outcome != "ok"]),
             f"What would change it: headway model show {name}",
         )
 
     put(document, draw, as_json=as_json)
+
+
+def _title(name: str, told: dict[int, Any]) -> tuple[str, str]:
+    first, last = min(told), max(told)
+    before, after = show_percent(told[first].runtime), show_percent(told[last].runtime)
+    if first == last:
+        return f"{name} on {first:,} {'device' if first == 1 else 'devices'}", f"runtime goodput R {before}"
+    turns = "stays at" if before == after else "falls to" if told[last].runtime < told[first].runtime else "rises to"
+    return f"{name} from {first:,} to {last:,} devices", f"runtime goodput R {before} {turns} {after}"
+
+
+def _which(exact: list[int], sizes: list[int]) -> str:
+    """Say which sizes are of the exact form."""
+    if not exact:
+        return "To first order: the exact form is within a point of it."
+    rest = "; below that, to first order" if len(exact) < len(sizes) else ""
+    where = f"From {exact[0]:,} devices on" if exact == sizes[-len(exact) :] else f"At {_listed(exact)} devices"
+    rest = rest if where.startswith("From") else "; elsewhere, to first order" if rest else ""
+    return f"{where} by the exact form, as the first-order sum is off by more than a point{rest}."
+
+
+def _stuck(sizes: list[int]) -> str:
+    if not sizes:
+        return ""
+    return (
+        f"No progress at {_listed(sizes)} devices: failures come as fast as saves. Save faster or in the background, "
+        "restart faster, or take fewer devices."
+    )
+
+
+def _listed(sizes: list[int]) -> str:
+    return ", ".join(f"{size:,}" for size in sizes)
 
 
 def _figures(sheet: Sheet, told: dict[int, Any], shares: dict[int, dict[str, float]]) -> None:

@@ -57,8 +57,9 @@ def _shares(result: Any) -> dict[str, float]:
         "preemption": float(result.preemption_share),
     }
     if not is_exact(result):
-        return others | {
+        return {
             "productive": float(result.runtime_goodput),
+            **others,
             "checkpoint_save": float(result.write_share),
             "rework": float(result.rework_share),
             "recovery": float(result.recovery_share),
@@ -67,8 +68,9 @@ def _shares(result: Any) -> dict[str, float]:
     others = {name: share / max(taken, 1.0) for name, share in others.items()}
     left = max(0.0, 1 - taken)
     times = split(float(result.interval_s), float(result.write_s), float(result.mtbf_s), float(result.recovery_s))
-    return others | {
+    return {
         "productive": times.kept * left,
+        **others,
         "checkpoint_save": times.saving * left,
         "rework": max(0.0, times.rework) * left,
         "recovery": times.restarting * left,
