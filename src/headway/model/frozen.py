@@ -24,21 +24,6 @@ class FrozenDict(dict[str, Any]):
         for key, value in super().items():
             super().__setitem__(key, locked(value))
 
-    def __getitem__(self, key: str) -> Any:
-        return _shown(super().__getitem__(key))
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, or the default."""
-        return _shown(super().get(key, default))
-
-    def items(self) -> Any:
-        """Return the keys with their values."""
-        return {key: _shown(value) for key, value in super().items()}.items()
-
-    def values(self) -> Any:
-        """Return the values."""
-        return {key: _shown(value) for key, value in super().items()}.values()
-
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError("this mapping belongs to a frozen object; make a variant of that object instead")
 
@@ -49,7 +34,7 @@ class FrozenDict(dict[str, Any]):
         return hash(frozenset(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenDict, (dict(self.items()),)
+        return FrozenDict, (dict(self),)
 
     def __copy__(self) -> FrozenDict:
         return self
@@ -143,9 +128,6 @@ class Scenario:
         """Set a field while the object is made; its arrays are nobody's to change."""
         object.__setattr__(self, name, locked(value))
 
-    def __getattribute__(self, name: str) -> Any:
-        return _shown(object.__getattribute__(self, name))
-
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
@@ -157,11 +139,6 @@ class Scenario:
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {field.name: _packed(getattr(self, field.name)) for field in dataclasses.fields(self)}
         return _unpack, (type(self), fields)
-
-
-def _shown(value: Any) -> Any:
-    """Return a value, and of a quantity another one: its unit can be changed in place."""
-    return value.__class__(value.magnitude, value.units) if hasattr(value, "magnitude") else value
 
 
 def _locked_array(array: Any) -> Any:
