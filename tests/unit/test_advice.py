@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from headway.ledger.categories import BY_NAME, CATEGORIES
 from headway.ledger.ledger import Ledger, Part, Saving, Stall, Steps
-from headway.model.saves import better_saves
+from headway.model import fit, levers
+from headway.model.saves import plan_saves
 from headway.report.advice import advise
 from headway.report.phases import is_of_peers
 from headway.report.straggler import compare_ranks
-from headway.units import Price
+from headway.units import Price, show_seconds
 
+from unit.logged import accounted
 from unit.shown import S, ledger, ranks
 
 SAVING = Saving(n_saves=10, n_failures=1, interval_steps=50, save_ns=10, step_ns=10)
@@ -96,20 +98,19 @@ def test_phases_that_wait_for_data(phase):
 
 
 def test_dalys_interval_says_to_save_more_often():
-    plan, gain_ns = better_saves(saves())
+    plan = plan_saves(fit(saves()))
     assert (plan.every, plan.more_often) == ("every 13 steps, not 50", True)
     assert plan.interval_s == pytest.approx(13 * 10e-9)
     change = next(change for change in advise(saves()) if change.category == "rework")
     assert change.text == "save more often: every 13 steps, not 50"
     assert change.where == 'headway model interval --save "10 ns" --mtbf "1 us"'
     assert change.gain * 1000 == pytest.approx(280 * (1 - 13 / 50) - 20 * (50 / 13 - 1), abs=1)
-    assert gain_ns == change.gain * 1000
-    assert not change.up_to
+    assert change.up_to  # how long a restart takes is not known
 
 
 def test_or_less_often_and_never_both():
     shown = saves(rework=10, save=500, interval_steps=3)
-    assert better_saves(shown)[0].every == "every 15 steps, not 3"
+    assert plan_saves(fit(shown)).every == "every 15 steps, not 3"
     said = texts(shown)
     assert "rework" not in said
     assert said["checkpoint_save"].startswith("save in the background")
@@ -120,7 +121,7 @@ def test_or_less_often_and_never_both():
 def test_each_rank_fails_with_the_others():
     one = saves()
     two = dataclasses.replace(one + one, ranks=2, devices=2, attempts=1, saving=one.saving)
-    assert better_saves(two)[0] == better_saves(one)[0]
+    assert plan_saves(fit(two)) == plan_saves(fit(one))
 
 
 def test_a_window_takes_how_it_saves_from_the_whole_run():
@@ -141,6 +142,31 @@ def test_a_window_takes_how_it_saves_from_the_whole_run():
 def test_without_a_base_the_gain_is_only_a_limit(known, said):
     change = next(change for change in advise(saves(**known)) if change.category == "rework")
     assert (change.text, change.up_to) == (said, True)
+
+
+@pytest.mark.parametrize(("every", "save"), [(200, 4.0), (5, 8.0)])
+def test_what_another_distance_returns_is_what_the_lever_returns(tmp_path, every, save):
+    shown = accounted(tmp_path, 12, every=every, save=save, mtbf=300.0)
+    lever = next(lever for lever in levers(shown) if lever.name == "save_interval")
+    assert not lever.up_to
+    changes = {change.category: change for change in advise(shown)}
+    if every == 200:
+        assert changes["rework"].text == lever.text
+        assert changes["rework"].gain == pytest.approx(lever.gain, abs=1e-6)
+        assert not changes["rework"].up_to
+    else:
+        assert "rework" not in changes
+        gain = show_seconds(lever.gain * shown.window_ns / S)
+        assert f"{gain} less" in changes["checkpoint_save"].where
+
+
+def test_preemptions_are_a_change_of_their_own(tmp_path):
+    shown = accounted(tmp_path, 3, ends="preempted")
+    (lever,) = (lever for lever in levers(shown) if lever.name == "preemptions")
+    (change,) = (change for change in advise(shown) if "preempted" in change.text)
+    assert change.text == lever.text == "be preempted less: it was 3 times"
+    assert 0 < change.gain <= lever.gain
+    assert change.up_to
 
 
 def test_a_hang_names_its_rank():

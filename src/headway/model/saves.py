@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.ledger.categories import BY_NAME
-from headway.ledger.ledger import Ledger
 from headway.model.checkpoint import daly
-from headway.model.fitting import Fit, fit
+from headway.model.fitting import Fit
 from headway.model.renewal import split
 from headway.units import show_seconds
 
@@ -127,26 +126,3 @@ def plan_saves(told: Fit) -> SavePlan | None:
         best_s = max(1, round(best_s / told.step_s)) * told.step_s
     same = math.isclose(best_s, now_s, rel_tol=_SAME)
     return None if same else SavePlan(best_s, now_s, told.step_s, told.save_s, mtbf_s)
-
-
-def better_saves(ledger: Ledger, history: Ledger | None = None) -> tuple[SavePlan, int] | None:
-    """Return the plan and what it returns [device-ns]; None where nothing is known or better.
-
-    Args:
-        ledger: Of one run: what its rework and its saves cost.
-        history: The whole run, where ``ledger`` is a window of it: how it saves and fails.
-
-    Example:
-        >>> from headway.ledger.ledger import Saving
-        >>> better_saves(Ledger(
-        ...     {"productive": 700, "rework": 280, "checkpoint_save": 20}, held_ns=1000, devices=1,
-        ...     saving=Saving(n_saves=2, n_failures=1, interval_steps=50, save_ns=10, step_ns=10)))[1]
-        150
-    """
-    whole = history or ledger
-    plan = plan_saves(fit(whole)) if whole.held_ns else None
-    if plan is None:
-        return None
-    amounts = ledger.amounts_ns
-    gain_ns = round(plan.gain(amounts.get("rework", 0), amounts.get("checkpoint_save", 0)))
-    return (plan, gain_ns) if gain_ns > 0 else None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from headway.clock import NS_PER_S
 from headway.ledger.categories import category
 from headway.ledger.ledger import Ledger
-from headway.model.saves import better_saves
+from headway.model.fitting import RESTART, Fit, fit
+from headway.model.lever import Lever, levers
+from headway.model.saves import plan_saves
 from headway.report.endings import endings
 from headway.report.phases import shorten_waits
 from headway.units import Price, show_seconds
@@ -31,7 +33,7 @@ class Change:
         seconds: The same as device-time [device-s].
         money: The same at the price given; None without one [currency].
         where: Where to look, or what to do it with.
-        up_to: Whether the gain is the whole loss, of which some may stay.
+        up_to: Whether the gain is a bound, of which some may stay.
     """
 
     category: str
@@ -54,7 +56,8 @@ class _Idea:
 def advise(ledger: Ledger, price: Price | None = None, history: Ledger | None = None) -> list[Change]:
     """Return the changes that would return time, the best first; none for a perfect run.
 
-    No gain is larger than the loss it comes from.
+    No gain is larger than the loss it comes from. What another distance between saves and fewer
+    preemptions return is as `headway.model.levers` has it; a gain that is only a bound is the loss.
 
     Args:
         ledger: Of one run.
@@ -66,14 +69,43 @@ def advise(ledger: Ledger, price: Price | None = None, history: Ledger | None = 
         >>> best.text, best.gain
         ('restart sooner: 40.0 s between attempts', 0.4)
     """
+    known = _Known.of(ledger, history or ledger)
     ideas = [
         (name, idea)
         for name, ns in ledger.sorted_ns()
         if ns > 0 and category(name).factor is not None
-        for idea in _ideas(ledger, name, ns, history or ledger)
+        for idea in _ideas(known, name, ns)
     ]
+    ideas += _preempted(known)
     ideas.sort(key=lambda pair: -pair[1].gain_ns)
     return [_change(ledger, name, idea, price) for name, idea in ideas]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the ideas rest on: the ledger, its levers, and the whole run of which it may be a window."""
+
+    ledger: Ledger
+    history: Ledger
+    told: Fit
+    levers: Mapping[str, Lever]
+
+    @classmethod
+    def of(cls, ledger: Ledger, history: Ledger) -> _Known:
+        if not ledger.held_ns or not history.held_ns:
+            return cls(ledger, history, Fit(), {})
+        whole = fit(history)
+        told = replace(
+            fit(ledger),
+            startup_s=whole.startup_s, recovery_s=whole.recovery_s, save_s=whole.save_s, step_s=whole.step_s,
+            interval_s=whole.interval_s, interval_steps=whole.interval_steps, mtbf=whole.mtbf,
+            program=None, scheduling=None,
+        )  # fmt: skip
+        return cls(ledger, history, told, {lever.name: lever for lever in levers(told)})
+
+    def gain_ns(self, name: str) -> int:
+        """Return what a lever returns [device-ns]; 0 where there is none."""
+        return round(self.levers[name].gain * self.ledger.window_ns) if name in self.levers else 0
 
 
 def _change(ledger: Ledger, name: str, idea: _Idea, price: Price | None) -> Change:
@@ -89,58 +121,71 @@ def _change(ledger: Ledger, name: str, idea: _Idea, price: Price | None) -> Chan
     )
 
 
-def _ideas(ledger: Ledger, name: str, ns: int, history: Ledger) -> list[_Idea]:
+def _ideas(known: _Known, name: str, ns: int) -> list[_Idea]:
     """Return what to do about one loss: mostly one thing, or nothing that is worth it."""
     if name == "input_wait":
-        return [_Idea(each.text, each.gain_ns, each.where, up_to=each.up_to) for each in shorten_waits(ledger, ns)]
-    idea = _idea(ledger, name, ns, history)
-    return [] if idea is None else [idea]
+        return [
+            _Idea(each.text, each.gain_ns, each.where, up_to=each.up_to) for each in shorten_waits(known.ledger, ns)
+        ]
+    idea = _idea(known, name, ns)
+    return [] if idea is None or idea.gain_ns <= 0 else [idea]
 
 
-def _idea(ledger: Ledger, name: str, ns: int, history: Ledger) -> _Idea | None:
-    if name == "rework":
-        return _rework(ledger, ns, history)
-    if name == "checkpoint_save":
-        return _checkpoint_save(ledger, ns, history)
+def _idea(known: _Known, name: str, ns: int) -> _Idea | None:
+    if name in _OF_LEVERS:
+        return _OF_LEVERS[name](known, ns)
     if name in _SPECIAL:
-        return _SPECIAL[name](ledger, ns)
+        return _SPECIAL[name](known.ledger, ns)
     remedy = _REMEDY.get(name, category(name).remedy)
     return _Idea(f"{remedy}: {name} took {_show(ns)}", ns, _WHERE.get(name, "that span in the training script"))
 
 
-def _rework(ledger: Ledger, ns: int, history: Ledger) -> _Idea | None:
-    saving, steps = history.saving, ledger.steps.reworked
+def _rework(known: _Known, ns: int) -> _Idea | None:
+    saving, steps = known.history.saving, known.ledger.steps.reworked
     what = _show(ns) if not steps else "1 step" if steps == 1 else f"{steps} steps"
     lost = f"{what} done again or lost"
     if not saving.n_saves:
         return _Idea(f"save, and record it: {lost}", ns, "rec.saved(step) after each save tells how often to save")
     if not saving.n_failures:
         return _Idea(f"save when the notice of an end comes: {lost}", ns, "the handler of SIGTERM or of preemption")
-    better = better_saves(ledger, history)
-    if better is not None:
-        plan, gain_ns = better
-        if not plan.more_often:
+    lever = known.levers.get("save_interval")
+    if lever is not None:
+        if not _more_often(known):
             return None
-        return _Idea(plan.change, gain_ns, plan.command, up_to=False)
+        return _Idea(lever.text, min(ns, known.gain_ns(lever.name)), lever.where, up_to=lever.up_to)
     if saving.save_ns is None or saving.interval_steps is None:
         where = "a span checkpoint_save round each save tells how often to save"
         return _Idea(f"save more often: {lost}", ns, where)
     return None
 
 
-def _checkpoint_save(ledger: Ledger, ns: int, history: Ledger) -> _Idea:
+def _checkpoint_save(known: _Known, ns: int) -> _Idea:
     """The other side of the same interval: it never says the opposite of what `_rework` says."""
-    better = better_saves(ledger, history)
-    where = "a writer thread, or the framework's asynchronous save"
-    if better is not None and not better[0].more_often:
-        plan, gain_ns = better
-        where = f"or {plan.every}: {_show(gain_ns)} less; {plan.command}"
+    lever, plan = known.levers.get("save_interval"), plan_saves(known.told)
+    where = _IN_BACKGROUND
+    if lever is not None and plan is not None and not plan.more_often:
+        where = f"or {plan.every}: {_show(known.gain_ns(lever.name))} less; {plan.command}"
     return _Idea(f"save in the background: blocking saves took {_show(ns)}", ns, where)
 
 
+def _more_often(known: _Known) -> bool:
+    plan = plan_saves(known.told)
+    return plan is not None and plan.more_often
+
+
 def _recovery(ledger: Ledger, ns: int) -> _Idea:
+    """The part between attempts of what a restart at once takes from: as a bound, like that of the starts."""
     del ledger
     return _Idea(f"restart sooner: {_show(ns)} between attempts", ns, _WHERE["recovery"])
+
+
+def _preempted(known: _Known) -> list[tuple[str, _Idea]]:
+    lever = known.levers.get("preemptions")
+    if lever is None:
+        return []
+    amounts = known.ledger.amounts_ns
+    most = max(("rework", *RESTART), key=lambda name: amounts.get(name, 0))
+    return [(most, _Idea(lever.text, min(amounts.get(most, 0), known.gain_ns(lever.name)), lever.where))]
 
 
 def _silent(ledger: Ledger, ns: int) -> _Idea:
@@ -177,6 +222,12 @@ def _unrecorded(ledger: Ledger, ns: int) -> _Idea:
 def _show(ns: int) -> str:
     return show_seconds(ns / NS_PER_S)
 
+
+_OF_LEVERS: Final[Mapping[str, Callable[[_Known, int], _Idea | None]]] = {
+    "rework": _rework,
+    "checkpoint_save": _checkpoint_save,
+}
+_IN_BACKGROUND: Final = "a writer thread, or the framework's asynchronous save"
 
 _SPECIAL: Final[Mapping[str, Callable[[Ledger, int], _Idea | None]]] = {
     "recovery": _recovery,
