@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headway.cli.modeltext import TIME, json_option, put, show_losses
+from headway.cli.modeltext import TIME, json_option, put, saving_options, show_losses
 from headway.report.sheet import Sheet
 from headway.units import show_percent, show_seconds
 
@@ -24,13 +24,7 @@ if TYPE_CHECKING:
     "--work", "work_s", metavar="TIME", type=TIME, help="Training that the job needs. Default: the scenario's window."
 )
 @click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Take it to that size first.")
-@click.option("--save", metavar="TIME", type=TIME, help="How long the training stands for a save.")
-@click.option(
-    "--restart",
-    metavar="TIME",
-    type=TIME,
-    help="From a failure to the next step. Default: the scenario's, else as long as a save.",
-)
+@saving_options
 @json_option
 def command(
     *,

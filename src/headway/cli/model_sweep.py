@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
-from headway.cli.modeltext import TIME, json_option, put
+from headway.cli.modeltext import json_option, put, saving_options
 from headway.errors import ArgumentError
 from headway.report.chart import legend, stack
 from headway.report.sheet import Sheet
@@ -70,13 +70,7 @@ def _range(low: int, high: int, factor: int) -> list[int]:
 )  # fmt: skip
 @click.option("--plot", is_flag=True, help="Draw a chart of where the time goes.")
 @click.option("--html", metavar="FILE", type=click.Path(dir_okay=False), help="Write an interactive chart as a page.")
-@click.option("--save", metavar="TIME", type=TIME, help="How long the training stands for a save.")
-@click.option(
-    "--restart",
-    metavar="TIME",
-    type=TIME,
-    help="From a failure to the next step. Default: the scenario's, else as long as a save.",
-)
+@saving_options
 @json_option
 def command(
     *,

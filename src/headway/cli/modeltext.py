@@ -75,6 +75,14 @@ def price_option(function: F) -> F:
     return click.option("--price", metavar="PRICE", type=PRICE, help=text)(function)
 
 
+def saving_options(function: F) -> F:
+    """Add ``--save`` and ``--restart``."""
+    restart = "From a failure to the next step. Default: the scenario's, else as long as a save."
+    function = click.option("--restart", metavar="TIME", type=TIME, help=restart)(function)
+    save = "How long the training stands for a save."
+    return click.option("--save", metavar="TIME", type=TIME, help=save)(function)
+
+
 def put(document: Mapping[str, Any], draw_on: Callable[[Sheet], None], *, as_json: bool) -> None:
     """Print a document as JSON, or as a screen."""
     if as_json:
