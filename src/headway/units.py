@@ -84,8 +84,17 @@ def parse_instant(text: str) -> int:
             "bad-time",
             text=text,
         ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+    return instant_ns(moment)
+
+
+def instant_ns(moment: datetime) -> int:
+    """Return a moment [ns since the Unix epoch]; without a zone it is UTC.
+
+    Example:
+        >>> instant_ns(datetime(2023, 11, 14, 22, 13, 20, 500_000))
+        1700000000500000000
+    """
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86400 + since.seconds) * NS_PER_S + since.microseconds * 1000
 

@@ -17,7 +17,7 @@ from headway.ledger.ledger import Ledger, Saving, Steps, combine
 from headway.ledger.rank import Rank
 from headway.ledger.retention import durable_step
 from headway.ledger.timeline import Timeline, build
-from headway.units import show_seconds
+from headway.units import instant_ns, show_seconds
 
 LATE_NS: Final = 2 * NS_PER_S
 """A process this old when it began to record had done something worth a word, such as importing."""
@@ -44,18 +44,10 @@ def account(run: Run | Sequence[Run], until: float | datetime | None = None, *, 
         {'productive': 3.0, 'shutdown': 1.0}
     """
     if until_ns is None and until is not None:
-        until_ns = _instant_ns(until)
+        until_ns = instant_ns(until) if isinstance(until, datetime) else round(until * NS_PER_S)
     if isinstance(run, Run):
         return _History.of(run, until_ns).whole()
     return combine([account(one, until_ns=until_ns) for one in run])
-
-
-def _instant_ns(until: float | datetime) -> int:
-    if isinstance(until, datetime):
-        moment = until if until.tzinfo else until.replace(tzinfo=UTC)
-        since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-        return (since.days * 86400 + since.seconds) * NS_PER_S + since.microseconds * 1000
-    return round(until * NS_PER_S)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +64,6 @@ class _History:
         by_rank: dict[int, list[Timeline]] = {}
         for process in run.processes:
             by_rank.setdefault(process.open.rank, []).append(build(process))
-        for lines in by_rank.values():
-            lines.sort(key=lambda line: (line.begin_wall_ns, line.facts.open.attempt))
         every = [line for lines in by_rank.values() for line in lines]
         if not every:
             return cls(run, (), 0, 0)
