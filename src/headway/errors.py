@@ -57,3 +57,7 @@ class SourceError(HeadwayError, ValueError):
 
 class LedgerError(HeadwayError, ArithmeticError):
     """A ledger does not balance, or ledgers that do not fit were added."""
+
+
+class ClusterError(HeadwayError, RuntimeError):
+    """A model cannot be placed, launched or driven over its nodes."""
