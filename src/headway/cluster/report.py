@@ -494,8 +494,12 @@ def _count(cls: type, name: str, value: Any) -> int:
 
 
 def _time(cls: type, name: str, value: Any) -> float:
-    if _is_number(value) and 0 <= value <= 1e300:
-        return float(value) + 0.0  # no negative zero
+    try:
+        time = float(value) if _is_number(value) else math.nan
+    except OverflowError:
+        time = math.inf
+    if 0 <= time < math.inf:
+        return time + 0.0  # no negative zero
     raise _refusal(cls, f"{name} is {_shown(value)}", f"Give {name} as a finite number [ms], 0 or more", name)
 
 
@@ -511,7 +515,7 @@ def _number(cls: type, name: str, value: Any) -> float:
 
 def _shown(value: Any) -> str:
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())
     except ValueError:  # a whole number of too many digits
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= 80 else text[:79] + "…"
