@@ -1,0 +1,128 @@
+"""A connection whose two ends have shown each other that they know the run's token.
+
+Frames are those of `multiprocessing.connection`, of bytes alone: nothing is unpickled. Before the
+proof a frame is short and soon, or the connection is closed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+import threading
+from multiprocessing.connection import Connection
+from typing import Final
+
+import msgspec
+
+from headway.cluster.control.message import AnyMessage, decode, encode
+from headway.errors import ClusterError
+
+PATIENCE_S: Final = 5.0
+"""So long a stranger may take for each frame of the proof [s]."""
+_NONCE: Final = 32
+_FRAME: Final = 64
+_REFUSED: Final = (OSError, EOFError, ValueError)
+
+
+class Channel:
+    """Messages to and from one peer; any thread may send, one receives."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    def send(self, message: AnyMessage) -> None:
+        """Send a message.
+
+        Raises:
+            OSError: The peer is gone.
+        """
+        data = encode(message)
+        with self._sending:
+            self._connection.send_bytes(data)
+
+    def receive(self, timeout_s: float | None = None) -> AnyMessage | None:
+        """Return the next message; None after the timeout.
+
+        Raises:
+            EOFError: The peer is gone, or what it sent is no message.
+        """
+        try:
+            if timeout_s is not None and not self._connection.poll(timeout_s):
+                return None
+            return decode(self._connection.recv_bytes())
+        except (OSError, msgspec.DecodeError) as error:
+            raise EOFError(str(error)) from error
+
+    def fileno(self) -> int:
+        """Return the socket's number."""
+        return self._connection.fileno()
+
+    def close(self) -> None:
+        """Close it; a second call does nothing."""
+        self._connection.close()
+
+
+def connect(host: str, port: int, token: str) -> Channel:
+    """Return a channel to the coordinator.
+
+    Raises:
+        ClusterError: Nobody listens there, or the two tokens differ.
+    """
+    try:
+        peer = socket.create_connection((host, port), timeout=PATIENCE_S)
+    except OSError as error:
+        raise ClusterError(
+            f"Cannot reach the coordinator at {host}:{port}: {error.strerror or error}",
+            "Start it first, and give the address it prints",
+            "no-coordinator",
+        ) from error
+    connection = as_connection(peer)
+    try:
+        theirs = _take(connection)
+        ours = secrets.token_bytes(_NONCE)
+        connection.send_bytes(_proof(token, b"worker", theirs, ours))
+        connection.send_bytes(ours)
+        if hmac.compare_digest(_take(connection), _proof(token, b"coordinator", theirs, ours)):
+            return Channel(connection)
+    except _REFUSED:
+        pass
+    connection.close()
+    raise ClusterError(
+        f"Cannot join the coordinator at {host}:{port}: it has another token",
+        "Give the token of this run",
+        "wrong-token",
+    )
+
+
+def as_connection(peer: socket.socket) -> Connection:
+    """Return a connected socket as a connection of frames, without the wait for more to send."""
+    peer.settimeout(None)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Connection(peer.detach())
+
+
+def accept(connection: Connection, token: str) -> Channel | None:
+    """Return a channel to a peer that knows the token; close the connection of one that does not."""
+    try:
+        ours = secrets.token_bytes(_NONCE)
+        connection.send_bytes(ours)
+        proof, theirs = _take(connection), _take(connection)
+        if hmac.compare_digest(proof, _proof(token, b"worker", ours, theirs)):
+            connection.send_bytes(_proof(token, b"coordinator", ours, theirs))
+            return Channel(connection)
+    except _REFUSED:
+        pass
+    connection.close()
+    return None
+
+
+def _take(connection: Connection) -> bytes:
+    if not connection.poll(PATIENCE_S):
+        raise EOFError
+    return connection.recv_bytes(_FRAME)
+
+
+def _proof(token: str, role: bytes, coordinator: bytes, worker: bytes) -> bytes:
+    return hmac.digest(token.encode(), role + coordinator + worker, "sha256")

@@ -1,0 +1,304 @@
+"""A worker: one node's process, the same however it was started.
+
+It connects to the coordinator, proves the run's token, and does what it is told: build a stage,
+form a group, run a drive. A thread beats; another hears. When a peer is gone the coordinator says
+so, and the sockets of the group are shut, so that nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from headway.cluster.control.channel import Channel, connect
+from headway.cluster.control.message import (
+    AnyMessage,
+    Beat,
+    Build,
+    Built,
+    Drive,
+    Driven,
+    Failed,
+    Form,
+    Formed,
+    Hello,
+    Leave,
+    Left,
+    Stop,
+)
+from headway.cluster.stagelog import StageLog
+from headway.errors import ClusterError, HeadwayError
+
+if TYPE_CHECKING:
+    from headway.cluster.pipeline import Pipeline
+    from headway.cluster.stage import Stage
+
+_END_S: Final = 2.0
+"""So long the main thread may take to end when the coordinator is gone [s]."""
+
+
+def work(host: str, port: int, token: str, addr: str, beat_s: float = 1.0) -> int:
+    """Serve the coordinator until it says stop or is gone; return the exit status.
+
+    Args:
+        host: Where the coordinator listens.
+        port: Its port.
+        token: The run's.
+        addr: Which node of the configuration this is.
+        beat_s: How often to say that it lives [s].
+
+    Raises:
+        ClusterError: The coordinator cannot be reached or refuses.
+    """
+    me = Hello(addr=addr, pid=os.getpid(), host=socket.gethostname())
+    channel = connect(host, port, token)
+    channel.send(me)
+    keys = connect(host, port, token)
+    keys.send(Hello(addr=addr, pid=me.pid, host=me.host, store=True))
+    worker = _Worker(addr, channel, keys, _interface_of(host, channel))
+    threading.Thread(target=worker.hear, name="headway-hear", daemon=True).start()
+    threading.Thread(target=worker.beat, args=(beat_s,), name="headway-beat", daemon=True).start()
+    return worker.run()
+
+
+@dataclass
+class _Worker:
+    """The state of `work`."""
+
+    addr: str
+    channel: Channel
+    keys: Channel
+    interface: str
+    stage: Stage | None = None
+    pipeline: Pipeline | None = None
+    log: StageLog = field(default_factory=StageLog)
+    forwards: int = 0
+    generation: int = -1
+    left: int = -1  # the last generation that was given up
+    own_sockets: set[int] = field(default_factory=set)
+    todo: queue.SimpleQueue[AnyMessage] = field(default_factory=queue.SimpleQueue)
+
+    def hear(self) -> None:
+        """Take what the coordinator says; without it this process has no reason to be."""
+        with contextlib.suppress(EOFError):
+            while (message := self.channel.receive()) is not None:
+                if isinstance(message, Failed):
+                    print(f"Error: Cannot join as {self.addr}: {message.what}. {message.next_step}.", file=sys.stderr)
+                    break
+                if isinstance(message, Leave | Stop):
+                    self.left = max(self.left, message.generation if isinstance(message, Leave) else self.generation)
+                    _shut_sockets(self.own_sockets)
+                self.todo.put(message)
+                if isinstance(message, Stop):
+                    return
+        self.left = self.generation
+        _shut_sockets(self.own_sockets)
+        self.todo.put(Stop(reason="failed"))
+        time.sleep(_END_S)
+        os._exit(3)  # the main thread is stuck, and nobody is there to be told
+
+    def beat(self, every_s: float) -> None:
+        """Say that this process lives, until it does not."""
+        with contextlib.suppress(OSError, ValueError):
+            while True:
+                self.channel.send(Beat(rss_bytes=resident_bytes(), forwards=self.forwards))
+                time.sleep(every_s)
+
+    def run(self) -> int:
+        """Do what there is to do, in order, until told to stop; return the exit status."""
+        while not isinstance(message := self.todo.get(), Stop):
+            try:
+                self.do(message)
+            except EOFError:
+                continue  # the coordinator is gone: a stop follows
+            except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator hears it
+                self.tell(_failed(error))
+        self.log.close(message.reason)
+        self.leave()
+        return 0 if message.reason == "finished" else 3
+
+    def do(self, message: AnyMessage) -> None:
+        """Do one thing."""
+        match message:
+            case Build():
+                self.build(message)
+            case Form():
+                self.form(message)
+            case Drive():
+                self.drive(message)
+            case Leave():
+                self.leave()
+                self.log.close("failed")
+                self.tell(Left(generation=message.generation))
+
+    def tell(self, message: AnyMessage) -> None:
+        """Send, whether or not anybody is there."""
+        with contextlib.suppress(OSError, ValueError):
+            self.channel.send(message)
+
+    def build(self, order: Build) -> None:
+        """Build a stage in the place of the one before."""
+        import torch
+
+        from headway.cluster.checkpoint import Checkpoint
+        from headway.cluster.stage import Stage
+
+        self.log.open(order.log)
+        if order.threads:
+            torch.set_num_threads(order.threads)
+        self.stage = self.pipeline = None
+        checkpoint = Checkpoint.open(order.folder)
+        if order.fingerprint and checkpoint.fingerprint != order.fingerprint:
+            raise ClusterError(
+                f"Cannot build on {self.addr}: {order.folder} there is another checkpoint than the coordinator's",
+                "Copy the same checkpoint to every node",
+                "other-checkpoint",
+            )
+        with self.log.span("checkpoint_restore"):
+            self.stage = Stage(checkpoint, range(order.start, order.stop), order.precision, order.device)
+        report = msgspec.json.encode(self.stage.report(self.addr, resident_bytes()).to_json()).decode()
+        print(f"NODEREPORT {report}", flush=True)
+        print(f"serving on {self.addr}", flush=True)
+        self.tell(Built(report=report))
+
+    def form(self, order: Form) -> None:
+        """Join the group of a generation; a newer one may be on its way already."""
+        import torch.distributed as dist
+
+        from headway.cluster.control.keys import store_over
+        from headway.cluster.pipeline import Pipeline
+
+        self.leave()
+        assert self.stage is not None  # noqa: S101 - the coordinator builds first
+        self.log.open(order.log)
+        self.own_sockets = _sockets()
+        os.environ["GLOO_SOCKET_IFNAME"] = self.interface
+        store = dist.PrefixStore(f"{order.generation}/", store_over(self.keys, order.timeout_s))
+        with self.log.span("device_init"):
+            dist.init_process_group(
+                "nccl" if self.stage.device.type == "cuda" else "gloo",
+                store=store,
+                rank=order.rank,
+                world_size=order.world,
+                timeout=timedelta(seconds=order.timeout_s),
+            )
+            self.pipeline = Pipeline(self.stage)
+        self.generation = order.generation
+        self.tell(Formed(generation=order.generation))
+        self.log.idle()
+
+    def leave(self) -> None:
+        """Leave the group, if there is one."""
+        self.pipeline = None
+        dist = sys.modules.get("torch.distributed")
+        if dist is not None and dist.is_initialized():
+            with contextlib.suppress(Exception):
+                dist.destroy_process_group()
+
+    def drive(self, order: Drive) -> None:
+        """Run a drive; one whose group has been given up ends without a word, for a `Leave` follows."""
+        from headway.cluster.drive import run
+
+        if self.pipeline is None or order.generation <= self.left:
+            return
+        self.forwards = 0
+
+        def counted() -> None:
+            self.forwards += 1
+
+        try:
+            driven = run(self.pipeline, order, self.log, counted)
+        except Exception as error:
+            if order.generation <= self.left or _is_of_a_peer(error):
+                # whose end it was the coordinator knows better; it says what to do next
+                self.leave()
+                self.tell(Left(generation=order.generation, why=str(error)))
+                return
+            raise
+        self.tell(driven)
+
+
+def resident_bytes() -> int | None:
+    """Return what this process holds in memory [bytes]; None where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - once a beat
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _failed(error: Exception) -> Failed:
+    if isinstance(error, HeadwayError):
+        return Failed(what=error.what, next_step=error.next_step, slug=error.slug)
+    return Failed(what=f"{type(error).__name__}: {error}")
+
+
+def _is_of_a_peer(error: Exception) -> bool:
+    """Return whether the engine says that another rank is gone or too slow."""
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(
+        sign in text for sign in ("gloo", "Gloo", "Connection closed", "Connection reset", "NCCL", "Timed out")
+    )
+
+
+def _interface_of(host: str, channel: Channel) -> str:
+    """Return the name of the network interface that reaches the coordinator: the group's sockets are on it alone."""
+    with socket.socket(fileno=os.dup(channel.fileno())) as own:
+        mine = own.getsockname()[0]
+    for name, address in _addresses():
+        if address == mine:
+            return name
+    return "lo" if host in {"127.0.0.1", "::1", "localhost"} else ""
+
+
+def _addresses() -> list[tuple[str, str]]:
+    """Return the IPv4 address of each interface of this machine."""
+    import fcntl
+    import struct
+
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                answer = fcntl.ioctl(asker, 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+                found.append((name, socket.inet_ntoa(answer[20:24])))
+    return found
+
+
+def _sockets() -> set[int]:
+    """Return the inodes of the sockets that this process has open."""
+    return {inode for _, inode in _open_sockets()}
+
+
+def _open_sockets() -> list[tuple[int, int]]:
+    found = []
+    for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():  # noqa: PTH112, PTH208
+        with contextlib.suppress(OSError, ValueError):
+            kind, _, inode = os.readlink(f"/proc/self/fd/{name}").partition(":")  # noqa: PTH115
+            if kind == "socket":
+                found.append((int(name), int(inode.strip("[]"))))
+    return found
+
+
+def _shut_sockets(own: set[int]) -> None:
+    """Shut the group's sockets: the engine cannot be told to give up a peer that neither answers nor ends."""
+    if not own:
+        return
+    for number, inode in _open_sockets():
+        if inode not in own:
+            with contextlib.suppress(OSError):
+                shut = socket.socket(fileno=os.dup(number))
+                try:
+                    shut.shutdown(socket.SHUT_RDWR)
+                finally:
+                    shut.close()
