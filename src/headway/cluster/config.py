@@ -219,6 +219,7 @@ class _Kind(NamedTuple):
 
     allowed: str
     read: Callable[[Any], Any]
+    words: tuple[str, ...] = ()
 
 
 def _need(fits: bool, value: Any) -> Any:
@@ -228,7 +229,7 @@ def _need(fits: bool, value: Any) -> Any:
 
 
 def _words(*words: str) -> _Kind:
-    return _Kind("one of " + ", ".join(words), lambda v: _need(isinstance(v, str) and v in words, v))
+    return _Kind("one of " + ", ".join(words), lambda v: _need(isinstance(v, str) and v in words, v), words)
 
 
 def _whole(low: int, high: int = 2**63 - 1) -> _Kind:
@@ -323,7 +324,8 @@ def _read(cls: type, values: Mapping[str, Any], where: str) -> dict[str, Any]:
         try:
             kept[one.name] = _KINDS[one.name].read(value)
         except (ValueError, OverflowError):
-            raise _refusal(where, one.name, value, _KINDS[one.name].allowed) from None
+            kind = _KINDS[one.name]
+            raise _refusal(where, one.name, value, kind.allowed, _likely(value, kind.words)) from None
     return kept
 
 
@@ -377,7 +379,8 @@ def _check_nodes(nodes: tuple[NodeConfig, ...], manual: bool) -> None:
         if one.standby_for is not None and one.role != "standby":
             raise _refusal(where, "standby_for", one.standby_for, f'none for a node with role = "{one.role}"')
         if one.standby_for is not None and one.standby_for not in active:
-            raise _refusal(where, "standby_for", one.standby_for, f"an active node: {', '.join(active)}")
+            likely = _likely(one.standby_for, active)
+            raise _refusal(where, "standby_for", one.standby_for, f"an active node: {', '.join(active)}", likely)
 
 
 def _at(where: str) -> str:
@@ -393,12 +396,11 @@ def _likely(found: Any, allowed: Iterable[str]) -> str | None:
     return f"Give {close[0]} if that was meant" if close else None
 
 
-def _refusal(where: str, key: str, found: Any, allowed: str, step: str = "") -> ArgumentError:
+def _refusal(where: str, key: str, found: Any, allowed: str, step: str | None = None) -> ArgumentError:
     shown = "missing" if found is None else clean(_repr(found), 80)
-    words = re.findall(r"[\w:.-]+", allowed.partition("one of ")[2] or allowed.partition("node: ")[2])
     return ArgumentError(
         f"Cannot read the config: {_at(where)}{key} is {shown}; allowed is {allowed}",
-        step or _likely(found, words) or f"Give {key} an allowed value",
+        step or f"Give {key} an allowed value",
         "bad-config",
         key=key,
         found=found,
