@@ -1,0 +1,153 @@
+"""How layers are shared among nodes: by budget, by speed, as well as can be, or as told."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any, Final
+
+import numpy as np
+
+from headway.cluster.config import ClusterConfig
+from headway.cluster.cost import ModelCost
+from headway.cluster.holder import Holder, unmeasured
+from headway.cluster.partition import best_partition, share_out
+from headway.errors import ClusterError
+
+_TICKS: Final = 2.0**50  # the whole model on the slowest node: sums of whole ticks are exact
+
+
+def split(config: ClusterConfig, holders: list[Holder], notes: list[str]) -> list[range] | None:
+    """Return the layers of each node by the policy, empty for one that gets none; None where there is no room.
+
+    Under ``manual`` they are as told, whether they fit or not.
+
+    Args:
+        config: It names the policy.
+        holders: The active nodes, in order.
+        notes: Gets a sentence where the plan does not follow the policy.
+
+    Raises:
+        ClusterError: Manual ranges leave layers out, place them twice or out of order; or speed or work is not known.
+    """
+    cost = holders[0].cost
+    policy, optimize = config.placement.policy, config.placement.optimize
+    if policy == "manual":
+        return _told(holders, cost.n_layers)
+    if policy == "auto":
+        return _best(holders, cost, optimize)
+    if policy == "throughput":
+        _check_speeds(holders)
+    weights = [float(one.budget if policy == "ram_balanced" else one.gflops or 0) for one in holders]
+    counts = _counts(holders, weights, list(range(len(holders))), cost.n_layers)
+    if counts is None:
+        parts = _best(holders, cost, "memory")
+        if parts is not None:
+            notes.append(f"no shares of {policy} fit; placed by the largest share of a budget instead")
+        return parts
+    ends = list(accumulate(counts.get(n, 0) for n in range(len(holders))))
+    return [range(end - counts.get(n, 0), end) for n, end in enumerate(ends)]
+
+
+def _told(holders: list[Holder], n_layers: int) -> list[range]:
+    """Return the ranges of the config, every layer exactly once and in order."""
+    parts = [one.node.layers or range(0) for one in holders]
+    times = [0] * n_layers
+    for one, part in zip(holders, parts, strict=True):
+        if part.stop > n_layers:
+            raise _bad_ranges(f"{one.node.addr} has layers {_dots(part)}; the model has {n_layers}")
+        for layer in part:
+            times[layer] += 1
+    for found, layers in (
+        ("are on no node", [n for n in range(n_layers) if times[n] == 0]),
+        ("are on several nodes", [n for n in range(n_layers) if times[n] > 1]),
+    ):
+        if layers:
+            raise _bad_ranges(f"layers {_runs(layers)} {found}")
+    for before, part, one in zip(parts, parts[1:], holders[1:], strict=False):
+        if part.start < before.stop:
+            raise _bad_ranges(f"{one.node.addr} has layers {_dots(part)}, and the node before it {_dots(before)}")
+    return parts
+
+
+def _best(holders: list[Holder], cost: ModelCost, optimize: str) -> list[range] | None:
+    """Return the best partition there is."""
+    if optimize == "memory":
+        return best_partition(
+            len(holders), cost.n_layers, lambda n: holders[n].needs() / holders[n].budget, total=False
+        )
+    _check_speeds(holders)
+    if cost.layer_flops is None:
+        raise ClusterError(
+            "Cannot plan by time: the work of the model's experts for one token cannot be read from its checkpoint",
+            'Give optimize = "memory", or the policy ram_balanced or throughput',
+            "unmeasured-node",
+        )
+    slowest = min(one.gflops or 0 for one in holders)
+    tick = (sum(cost.layer_flops) + cost.head_flops) / slowest / _TICKS
+    work = np.array(cost.layer_flops, dtype=np.float64)
+
+    def ticks(n: int) -> Any:
+        per_flop = 1 / ((holders[n].gflops or 0) * tick)
+        sums = np.concatenate([[0.0], np.cumsum(np.rint(work * per_flop))])
+        times = sums[None, :] - sums[:, None]
+        times[:, -1] += np.rint(cost.head_flops * per_flop)
+        times[np.isinf(holders[n].needs())] = np.inf
+        return times
+
+    return best_partition(len(holders), cost.n_layers, ticks, total=optimize == "latency")
+
+
+def _counts(holders: list[Holder], weights: list[float], members: list[int], n_layers: int) -> dict[int, int] | None:
+    """Return how many layers each of some nodes gets by its weight; None where they have no room.
+
+    Embedding and head lie on the first and the last node that get any. So a node that has no room for one layer in
+    its place is left out, and what its neighbours hold is reckoned again.
+    """
+    if not members:
+        return None
+    most = [
+        holders[n].capacity(first=n == members[0], last=n == members[-1], largest=max(holders[n].each)) for n in members
+    ]
+    roomy = [n for n, high in zip(members, most, strict=True) if high >= 1]
+    if len(roomy) < len(members):
+        return _counts(holders, weights, roomy, n_layers)
+    of = [weights[n] for n in members]
+    counts = share_out(n_layers, of, most, [0] * len(members))
+    if counts is None or (counts[0] and counts[-1]):
+        return None if counts is None else dict(zip(members, counts, strict=True))
+    inner = members[counts[0] == 0 : len(members) - (counts[-1] == 0)]
+    fewer = _counts(holders, weights, inner, n_layers)
+    if fewer is not None:
+        return fewer
+    least = [int(n in {members[0], members[-1]}) for n in members]
+    forced = share_out(n_layers, of, most, least)
+    return None if forced is None else dict(zip(members, forced, strict=True))
+
+
+def _check_speeds(holders: list[Holder]) -> None:
+    unknown = [one.node.addr for one in holders if one.gflops is None]
+    if unknown:
+        raise unmeasured("speed", unknown, "assume_gflops, or the policy ram_balanced")
+
+
+def _bad_ranges(found: str) -> ClusterError:
+    return ClusterError(
+        f"Cannot place the layers as the nodes say: {found}",
+        "Give every layer to exactly one active node, in the order of the nodes",
+        "bad-ranges",
+    )
+
+
+def _runs(layers: list[int]) -> str:
+    """Return layers as text, neighbours joined: 3, 5..8 (8 is the first that is not meant)."""
+    runs: list[range] = []
+    for layer in layers:
+        if runs and runs[-1].stop == layer:
+            runs[-1] = range(runs[-1].start, layer + 1)
+        else:
+            runs.append(range(layer, layer + 1))
+    return ", ".join(_dots(run) if len(run) > 1 else str(run.start) for run in runs)
+
+
+def _dots(layers: range) -> str:
+    return f"{layers.start}..{layers.stop}"
