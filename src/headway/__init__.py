@@ -33,8 +33,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "model":
-        return importlib.import_module("headway.model")
+    if name in {"cluster", "model"}:
+        return importlib.import_module(f"headway.{name}")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")

@@ -17,6 +17,7 @@ import headway
 from headway.errors import HeadwayError
 
 COMMANDS: Final[Mapping[str, str]] = {
+    "cluster": "Split a model over nodes, run it, and watch every node.",
     "demo": "Train a small classifier, kill it, resume it, and show the report.",
     "model": "Compute what goodput could be: what-if, sweeps, save intervals, simulation.",
     "report": "Show where the device-time of runs went, and what would return most.",

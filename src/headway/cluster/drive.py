@@ -70,9 +70,11 @@ class _Forwards:
         pipeline.stage.begin(order.micro_batches)
         pipeline.stage.compute_ns = 0
         self.began_ns = monotonic_ns()
+        log.begin(self.began_ns)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor | None:
-        return self.pipeline.forward(ids, *ids.shape, self.order.micro_batches)
+        batch, length = ids.shape
+        return self.pipeline.forward(ids, batch, length, self.order.micro_batches)
 
     def step(self, number: int) -> None:
         """End a forward: what was not computing in it was waiting for the other stages."""
@@ -82,6 +84,7 @@ class _Forwards:
         self.wall_ns.append(wall)
         self.log.step(number, self.began_ns, now, wall - self.forward_ns[-1])
         self.began_ns, stage.compute_ns = now, 0
+        self.log.begin(now)
         self.done()
 
     def result(self, kept: list[torch.Tensor], tokens: list[torch.Tensor]) -> Driven:

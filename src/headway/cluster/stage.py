@@ -20,6 +20,17 @@ DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfl
 _NOT_WEIGHTS: Final = "rotary_emb.inv_freq"  # old checkpoints carry it; it is computed
 
 
+def prepare(checkpoint: Checkpoint) -> None:
+    """Import what builds a stage of this checkpoint: it takes seconds, which are no part of any stage's time.
+
+    Raises:
+        ClusterError: The architecture is not handled.
+    """
+    from transformers import MODEL_MAPPING
+
+    _ = MODEL_MAPPING[type(stage_config(checkpoint, range(1)))]
+
+
 class Stage(nn.Module):
     """Some consecutive layers of a causal language model, with its embedding and head where it is an end.
 
@@ -46,9 +57,10 @@ class Stage(nn.Module):
         """
         from transformers import AutoModel
 
+        prepare(checkpoint)
         super().__init__()
-        began = perf_counter_ns()
         config = stage_config(checkpoint, layers)
+        began = perf_counter_ns()
         self.layers = layers
         self.first, self.last = layers.start == 0, layers.stop == checkpoint.n_layers
         self.precision, self.dtype, self.device = precision, DTYPES[precision], torch.device(device)
@@ -58,7 +70,7 @@ class Stage(nn.Module):
         self._caches: list[Any] = []
         self._config = config
         with torch.device("meta"):
-            body = AutoModel.from_config(config)
+            body = AutoModel.from_config(config)  # type: ignore[no-untyped-call]
         body.eval()
         if not self.first:
             body.embed_tokens = None
@@ -222,7 +234,7 @@ class _Reader:
             )
         path = str(self._checkpoint.tensors[name].file)
         if path not in self._open:
-            self._open[path] = safe_open(path, framework="pt")  # type: ignore[no-untyped-call]
+            self._open[path] = safe_open(path, framework="pt")
         tensor = self._open[path].get_tensor(name)
         return tensor.to(device=self._device, dtype=dtype or self._dtype, copy=True)  # type: ignore[no-any-return]
 

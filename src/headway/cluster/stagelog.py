@@ -16,6 +16,7 @@ from headway.clock import SYSTEM
 from headway.cluster.control.message import LogPlace
 from headway.events import Begin, End, Restored, Saved, span_category
 from headway.record.logfolder import open_log
+from headway.record.process import is_first_log
 
 if TYPE_CHECKING:
     from headway.record.logfolder import LogFolder
@@ -31,6 +32,8 @@ class StageLog:
         self._place: LogPlace | None = None
         self._ids = count(1)
         self._idle: int | None = None
+        self._since_ns: int | None = None
+        is_first_log()  # a standby's process is older than its stage, and that time is not the run's
 
     def open(self, place: LogPlace | None) -> None:
         """Go on in that attempt: the open one, or a new one."""
@@ -40,9 +43,8 @@ class StageLog:
         self._place = place
         if place is None:
             return
-        self._log = open_log(
-            place.run, place.root, place.attempt, place.rank, place.world, phases=PHASES, rows="block"
-        )
+        self._log = open_log(place.run, place.root, place.attempt, place.rank, place.world, phases=PHASES, rows="block")
+        self._log.open_since = lambda: self._since_ns
         self._log.watch(self)
         if place.restored is not None:
             self._log.write(Restored(step=place.restored, at=SYSTEM.monotonic_ns()))
@@ -62,8 +64,13 @@ class StageLog:
         finally:
             self._end(number, ok=ok)
 
+    def begin(self, at_ns: int) -> None:
+        """A forward begins: what is cut off from here is an unfinished step."""
+        self._since_ns = at_ns
+
     def idle(self) -> None:
         """Nothing to do from now on, until `busy`."""
+        self._since_ns = None
         if self._idle is None:
             self._idle = self._begin("idle")
 
@@ -89,7 +96,7 @@ class StageLog:
         self.busy()
         if self._log is not None:
             self._log.close(reason)
-        self._log = self._place = None
+        self._log = self._place = self._since_ns = None
 
     def _begin(self, name: str) -> int:
         number = next(self._ids)

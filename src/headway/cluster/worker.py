@@ -16,7 +16,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
 
@@ -27,7 +27,6 @@ from headway.cluster.control.message import (
     Build,
     Built,
     Drive,
-    Driven,
     Failed,
     Form,
     Formed,
@@ -85,6 +84,7 @@ class _Worker:
     forwards: int = 0
     generation: int = -1
     left: int = -1  # the last generation that was given up
+    store: Any = None
     own_sockets: set[int] = field(default_factory=set)
     todo: queue.SimpleQueue[AnyMessage] = field(default_factory=queue.SimpleQueue)
 
@@ -93,7 +93,7 @@ class _Worker:
         with contextlib.suppress(EOFError):
             while (message := self.channel.receive()) is not None:
                 if isinstance(message, Failed):
-                    print(f"Error: Cannot join as {self.addr}: {message.what}. {message.next_step}.", file=sys.stderr)
+                    _write(sys.stderr, f"headway: Cannot join as {self.addr}: {message.what}. {message.next_step}.")
                     break
                 if isinstance(message, Leave | Stop):
                     self.left = max(self.left, message.generation if isinstance(message, Leave) else self.generation)
@@ -148,12 +148,12 @@ class _Worker:
 
     def build(self, order: Build) -> None:
         """Build a stage in the place of the one before."""
+        self.log.open(order.log)  # what is imported from here on is startup
         import torch
 
         from headway.cluster.checkpoint import Checkpoint
-        from headway.cluster.stage import Stage
+        from headway.cluster.stage import Stage, prepare
 
-        self.log.open(order.log)
         if order.threads:
             torch.set_num_threads(order.threads)
         self.stage = self.pipeline = None
@@ -164,11 +164,11 @@ class _Worker:
                 "Copy the same checkpoint to every node",
                 "other-checkpoint",
             )
+        prepare(checkpoint)
         with self.log.span("checkpoint_restore"):
             self.stage = Stage(checkpoint, range(order.start, order.stop), order.precision, order.device)
         report = msgspec.json.encode(self.stage.report(self.addr, resident_bytes()).to_json()).decode()
-        print(f"NODEREPORT {report}", flush=True)
-        print(f"serving on {self.addr}", flush=True)
+        _write(sys.stdout, f"NODEREPORT {report}\nserving on {self.addr}")
         self.tell(Built(report=report))
 
     def form(self, order: Form) -> None:
@@ -183,11 +183,13 @@ class _Worker:
         self.log.open(order.log)
         self.own_sockets = _sockets()
         os.environ["GLOO_SOCKET_IFNAME"] = self.interface
-        store = dist.PrefixStore(f"{order.generation}/", store_over(self.keys, order.timeout_s))
+        self.store = store_over(self.keys, order.timeout_s)  # the engine does not keep what is Python of it
         with self.log.span("device_init"):
             dist.init_process_group(
                 "nccl" if self.stage.device.type == "cuda" else "gloo",
-                store=store,
+                store=dist.PrefixStore(  # type: ignore[attr-defined]
+                    f"{order.generation}/", self.store
+                ),
                 rank=order.rank,
                 world_size=order.world,
                 timeout=timedelta(seconds=order.timeout_s),
@@ -228,6 +230,16 @@ class _Worker:
         self.tell(driven)
 
 
+def die_with_parent() -> None:
+    """Have the kernel kill this process, also a stopped one, when the thread that started it ends: on Linux alone."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+    if os.getppid() == 1:
+        os._exit(3)  # it had ended before
+
+
 def resident_bytes() -> int | None:
     """Return what this process holds in memory [bytes]; None where the system does not say."""
     try:
@@ -235,6 +247,12 @@ def resident_bytes() -> int | None:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _write(stream: TextIO, text: str) -> None:
+    with contextlib.suppress(OSError):
+        stream.write(f"{text}\n")
+        stream.flush()
 
 
 def _failed(error: Exception) -> Failed:
@@ -296,9 +314,7 @@ def _shut_sockets(own: set[int]) -> None:
         return
     for number, inode in _open_sockets():
         if inode not in own:
-            with contextlib.suppress(OSError):
-                shut = socket.socket(fileno=os.dup(number))
-                try:
-                    shut.shutdown(socket.SHUT_RDWR)
-                finally:
-                    shut.close()
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as theirs:
+                # one that listens is left: the engine ends the process when that fails
+                if not theirs.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    theirs.shutdown(socket.SHUT_RDWR)

@@ -7,7 +7,6 @@ token; this one goes over the connection that has proved it.
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any, Final
 
 from headway.cluster.control.channel import Channel
@@ -30,9 +29,7 @@ class Keys:
             match call.op:
                 case "set":
                     self._put(call.keys[0], call.value)
-                case "get":
-                    return self._wait(call)
-                case "wait":
+                case "get" | "wait":
                     return self._wait(call)
                 case "add":
                     number = int(self._values.get(call.keys[0], b"0")) + call.amount
@@ -43,12 +40,11 @@ class Keys:
                     if now == call.expected or (now is None and not call.expected):
                         self._put(call.keys[0], call.value)
                     return StoreReply(value=self._values.get(call.keys[0], call.expected))
-                case "check":
-                    return StoreReply(ok=all(key in self._values for key in call.keys))
-                case "delete":
-                    return StoreReply(ok=self._values.pop(call.keys[0], None) is not None)
                 case _:
-                    return StoreReply(ok=False)
+                    there = all(key in self._values for key in call.keys)
+                    if call.op == "delete":
+                        self._values.pop(call.keys[0], None)
+                    return StoreReply(ok=there)
             return StoreReply()
 
     def forget(self) -> None:
@@ -72,23 +68,35 @@ class Keys:
         return StoreReply(ok=there and before == self._times_forgotten, value=self._values.get(call.keys[0], b""))
 
 
+class _Asker:
+    """A worker's side: one question at a time."""
+
+    def __init__(self, channel: Channel, timeout_s: float) -> None:
+        self._channel, self._timeout_s = channel, timeout_s
+        self._asking = threading.Lock()
+
+    def ask(self, op: str, *keys: str, wait_s: float = 0.0, **given: Any) -> StoreReply:
+        """Return the answer.
+
+        Raises:
+            RuntimeError: There was none in time.
+        """
+        with self._asking:
+            self._channel.send(StoreCall(op=op, keys=list(keys), timeout_s=wait_s, **given))
+            reply = self._channel.receive(wait_s + self._timeout_s)
+        if not isinstance(reply, StoreReply) or (not reply.ok and op in {"get", "wait"}):
+            raise RuntimeError(f"{keys[0]} did not come within {wait_s:.0f} s")
+        return reply
+
+
 def store_over(channel: Channel, timeout_s: float) -> Any:
     """Return a `torch.distributed.Store` whose keys are the coordinator's."""
     import torch.distributed as dist
 
-    lock = threading.Lock()
+    asker = _Asker(channel, timeout_s)
+    ask = asker.ask
 
-    def ask(op: str, *keys: str, wait_s: float = 0.0, **given: Any) -> StoreReply:
-        with lock:
-            channel.send(StoreCall(op=op, keys=list(keys), timeout_s=wait_s, **given))
-            reply = channel.receive(wait_s + timeout_s)
-        if not isinstance(reply, StoreReply):
-            raise dist.DistStoreError(f"the coordinator did not answer within {wait_s + timeout_s:.0f} s")
-        if not reply.ok and op in {"get", "wait"}:
-            raise dist.DistStoreError(f"{keys[0]} did not come within {wait_s:.0f} s")
-        return reply
-
-    class CoordinatorStore(dist.Store):
+    class CoordinatorStore(dist.Store):  # type: ignore[misc, name-defined]
         """The calls that a process group makes."""
 
         def set(self, key: str, value: Any) -> None:

@@ -146,7 +146,20 @@ class StoreReply(Message, frozen=True, kw_only=True):
 
 
 AnyMessage = (
-    Hello | Beat | Build | Built | Form | Formed | Drive | Driven | Leave | Left | Stop | Failed | StoreCall | StoreReply
+    Hello
+    | Beat
+    | Build
+    | Built
+    | Form
+    | Formed
+    | Drive
+    | Driven
+    | Leave
+    | Left
+    | Stop
+    | Failed
+    | StoreCall
+    | StoreReply
 )
 
 _encoder = msgspec.msgpack.Encoder()

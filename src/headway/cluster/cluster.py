@@ -1,0 +1,528 @@
+"""A model split over nodes: probed, planned, launched, driven, and closed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+
+from headway.clock import SYSTEM
+from headway.cluster.architecture import check_architecture
+from headway.cluster.checkpoint import Checkpoint
+from headway.cluster.config import ClusterConfig, NodeConfig
+from headway.cluster.control.message import Build, Drive, Driven, LogPlace
+from headway.cluster.coordinator import Coordinator, NodeLost
+from headway.cluster.cost import ModelCost
+from headway.cluster.placement import Placement, StagePlan, plan, retire
+from headway.cluster.probe import NodeProbe, probe
+from headway.cluster.report import ClusterRun, NodeReport, StageTiming
+from headway.errors import ArgumentError, ClusterError
+from headway.record.identity import log_root, moment_name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MODES: Final = ("relay", "pipelined")
+LOGITS: Final = ("all", "last", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What is known of a node while the cluster works.
+
+    Attributes:
+        addr: Which.
+        layers: Its stage; None for a standby.
+        doing: ``waiting``, ``starting``, ``building``, ``ready``, ``driving`` or how it ended.
+        build_ms: How long its stage took to build [ms]; None before.
+        forwards: How many forwards of the drive it has done.
+        rss_bytes: What its process holds in memory [bytes].
+        budget_bytes: What it may hold [bytes].
+        silent_s: How long ago it was heard [s].
+    """
+
+    addr: str
+    layers: range | None
+    doing: str
+    build_ms: float | None = None
+    forwards: int = 0
+    rss_bytes: int | None = None
+    budget_bytes: int | None = None
+    silent_s: float | None = None
+
+
+@dataclass
+class Cluster:
+    """A model over the nodes of a configuration; a with-statement closes it.
+
+    Workers live from `launch` to `close`, through many drives. A node is known by its ``addr``.
+
+    Args:
+        config: The nodes, the model and the rules of placement.
+        watch: Called with the cluster some twenty times a second while it waits for its workers.
+
+    Attributes:
+        placement: Which layers are where; None before `plan`.
+        reports: What each node said of its stage, by address.
+        run: Name of the run in Headway's log.
+        log_root: The folder of all runs that it is written to.
+    """
+
+    config: ClusterConfig
+    watch: Callable[[Cluster], None] | None = None
+    placement: Placement | None = None
+    reports: dict[str, NodeReport] = field(default_factory=dict)
+    _probes: dict[str, NodeProbe] | None = None
+    _coordinator: Coordinator | None = None
+    _built: dict[str, tuple[range, str]] = field(default_factory=dict)
+    _doing: str = "waiting"
+    _next_step: int = 0
+    _why_broken: ClusterError | None = None
+    _began: str = ""
+
+    def __post_init__(self) -> None:
+        """Read the checkpoint's headers.
+
+        Raises:
+            ClusterError: It cannot be read, or its architecture is not handled.
+        """
+        self.checkpoint = Checkpoint.open(self.config.model)
+        check_architecture(self.checkpoint)
+        self.cost = ModelCost.of(self.checkpoint, self.config.placement.kv_bytes_per_token)
+        self.run = f"cluster-{Path(self.config.model).resolve().name}"
+        self.log_root = log_root(self.config.log_dir)
+
+    @classmethod
+    def from_path(cls, path: str | Path, watch: Callable[[Cluster], None] | None = None) -> Self:
+        """Return the cluster that a TOML file describes.
+
+        Raises:
+            ArgumentError: A value in it cannot be used.
+            ClusterError: The checkpoint cannot be read or is not handled.
+        """
+        return cls(ClusterConfig.from_path(path), watch)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def probe(self) -> dict[str, NodeProbe]:
+        """Measure what each node can do, and remember it for `plan`."""
+        self._probes = probe(self.config)
+        return self._probes
+
+    def plan(self, probes: dict[str, NodeProbe] | None = None) -> Placement:
+        """Place the layers on the nodes, after these probes or a new one.
+
+        Raises:
+            ClusterError: They do not fit, or something that has to be known is not.
+        """
+        self._probes = probes or self._probes or self.probe()
+        self.placement = plan(self.config, self.cost, self._probes)
+        return self.placement
+
+    def plan_table(self) -> str:
+        """Return the placement as a table, planned now if it was not."""
+        return (self.placement or self.plan()).table()
+
+    def launch(self) -> list[NodeReport]:
+        """Start a worker on each node that has a stage or mirrors one, and build the stages.
+
+        Returns:
+            What each node says of its stage, in the order of the stages, standbys last.
+
+        Raises:
+            ClusterError: A worker did not start, or could not build.
+        """
+        if self._coordinator is not None:
+            raise ClusterError(
+                "Cannot launch the cluster: its workers run already", "Drive it, or close it first", "launched-twice"
+            )
+        if self.placement is None:
+            self.plan()
+        self._began = moment_name(SYSTEM.wall_ns(), os.getpid())
+        self._coordinator = Coordinator(self.config, self._tick)
+        wanted = self._wanted()
+        try:
+            self._doing = "building"
+            orders = {addr: self._order(addr, wanted.get(addr), generation=0) for addr in self._members()}
+            self._take(self._coordinator.start(orders))
+            self._form()
+        except NodeLost as lost:
+            error = self._gone(lost, "launch")
+            self.close()
+            raise error from None
+        except BaseException:
+            self.close()
+            raise
+        return [self.reports[addr] for addr in wanted]
+
+    def drive(
+        self,
+        input_ids: Sequence[Sequence[int]] | NDArray[np.integer[Any]] | None = None,
+        *,
+        batch: int = 1,
+        mode: str = "relay",
+        steps: int = 0,
+        micro_batches: int | None = None,
+        logits: str = "all",
+    ) -> ClusterRun:
+        """Run a batch of prompts through the stages, then generate, a token at a time, the likeliest.
+
+        Where a worker is lost and a standby can take its stage, the drive begins anew with it; the
+        others keep their weights.
+
+        Args:
+            input_ids: Token ids ``(batch, length)``, all of one length; None: ``batch`` random
+                prompts of the configuration's ``seq`` tokens.
+            batch: How many random prompts.
+            mode: ``relay``: the batch passes stage after stage. ``pipelined``: its micro-batches overlap.
+            steps: How many tokens to generate for each prompt.
+            micro_batches: Of ``pipelined``; a divisor of the batch. None: the most up to twice the stages.
+            logits: Which to return: of ``all`` positions, of the ``last`` of each forward, or ``none``.
+
+        Returns:
+            Its timings, tokens, and logits ``(batch, length + max(steps - 1, 0), vocab)``.
+
+        Raises:
+            ArgumentError: An argument cannot be used.
+            ClusterError: The cluster is not launched, or a node was lost that none can stand in for.
+        """
+        ids = self._ids(input_ids, batch)
+        parts = self._parts(mode, len(ids), micro_batches)
+        self._check(ids, steps, logits)
+        coordinator = self._running()
+        if self._why_broken is not None:
+            raise self._why_broken
+        recovered: list[str] = []
+        n_forwards = max(1, steps)
+        longest_s = self.config.timeout_s * (n_forwards + 2)
+        self._doing = "driving"
+        while True:
+            try:
+                coordinator.look(self._seats())
+                order = Drive(
+                    generation=coordinator.generation,
+                    ids=ids.tobytes(),
+                    batch=ids.shape[0],
+                    length=ids.shape[1],
+                    micro_batches=parts,
+                    steps=steps,
+                    first_step=self._next_step,
+                    logits=logits,
+                )
+                answers = coordinator.drive(self._seats(), order, longest_s)
+                break
+            except NodeLost as lost:
+                recovered += self._recover(lost)
+            except ClusterError as error:
+                self._why_broken = error
+                raise
+        self._doing = "ready"
+        self._next_step += n_forwards
+        return self._result(mode, parts, ids.shape, answers, recovered)
+
+    def retire(self, addr: str) -> Placement:
+        """Take a node out: its standby takes its stage, or the layers are placed anew on the others.
+
+        Nodes whose layers stay the same keep their weights.
+
+        Raises:
+            ArgumentError: No node has this address.
+            ClusterError: The layers do not fit on the others.
+        """
+        if addr not in {node.addr for node in self.config.nodes}:
+            raise ArgumentError(
+                f"Cannot retire {addr!r}: the nodes are {', '.join(node.addr for node in self.config.nodes)}",
+                "Give one of them",
+                "unknown-node",
+            )
+        if self.placement is None:
+            self.plan()
+        before = self._seats()
+        try:
+            placement = self._without(addr)
+            if (coordinator := self._coordinator) is not None:
+                coordinator.look(())
+                if addr in before:
+                    coordinator.leave(before)
+                    self._rebuild()
+                coordinator.stop(addr)
+                coordinator.lost.setdefault(addr, "retired")
+        except NodeLost as lost:
+            raise self._gone(lost, f"retire {addr}") from None
+        return placement
+
+    def close(self) -> None:
+        """End all workers and leave nothing behind; a second call does nothing."""
+        coordinator, self._coordinator = self._coordinator, None
+        if coordinator is not None:
+            coordinator.close()
+        self._built, self._doing = {}, "waiting"
+
+    def state(self) -> list[NodeState]:
+        """Return what is known of each node of the placement now."""
+        placement, coordinator = self.placement, self._coordinator
+        if placement is None:
+            return []
+        states = []
+        for addr in self._members():
+            stage, built = placement.stage_of(addr), self._built.get(addr)
+            beat = None if coordinator is None else coordinator.hub.beat(addr)
+            lost = None if coordinator is None else coordinator.lost.get(addr)
+            doing = "standby" if stage is None and built else self._doing
+            states.append(
+                NodeState(
+                    addr=addr,
+                    layers=built[0] if built else stage.layers if stage else None,
+                    doing=lost or doing,
+                    build_ms=self.reports[addr].build_ms if addr in self.reports else None,
+                    forwards=0 if beat is None else beat.forwards,
+                    rss_bytes=None if beat is None else beat.rss_bytes,
+                    budget_bytes=stage.budget_bytes if stage else None,
+                    silent_s=None if coordinator is None else coordinator.hub.silent_s(addr),
+                )
+            )
+        return states
+
+    def _tick(self) -> None:
+        if self.watch is not None:
+            self.watch(self)
+
+    def _running(self) -> Coordinator:
+        if self._coordinator is None:
+            raise ClusterError("Cannot drive the cluster: no worker runs", "Call launch() before", "not-launched")
+        return self._coordinator
+
+    def _ids(self, given: Any, batch: int) -> NDArray[np.int64]:
+        """Return the token ids as a matrix, each checked."""
+        if given is None:
+            if batch < 1:
+                raise _bad("batch", f"it is {batch}", "Give a whole number from 1 on")
+            random = np.random.default_rng(self.config.rng_seed)
+            return random.integers(0, self.cost.vocab, (batch, self.config.seq), dtype=np.int64)
+        try:
+            ids = np.array(given)
+        except ValueError as error:
+            raise _bad("input_ids", "the prompts differ in length", "Drive prompts of one length together") from error
+        if ids.ndim == 1:
+            ids = ids[None]
+        if ids.ndim != 2 or not ids.size or not np.issubdtype(ids.dtype, np.integer):
+            found = f"they are {ids.dtype} of shape {ids.shape}"
+            raise _bad("input_ids", found, "Give whole numbers of shape (batch, length)")
+        if ids.min() < 0 or ids.max() >= self.cost.vocab:
+            wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
+            raise _bad("input_ids", f"{wrong} is no token of a vocabulary of {self.cost.vocab}", "Give smaller ones")
+        return np.ascontiguousarray(ids, dtype="<i8")
+
+    def _parts(self, mode: str, batch: int, micro_batches: int | None) -> int:
+        if mode not in MODES:
+            raise _bad("mode", f"it is {mode!r}", f"Give one of {', '.join(MODES)}")
+        if mode == "relay":
+            if micro_batches not in {None, 1}:
+                raise _bad("micro_batches", f"it is {micro_batches}, and relay has one", "Give mode='pipelined'")
+            return 1
+        if micro_batches is None:
+            most = 2 * len(self._seats())
+            return max(n for n in range(1, batch + 1) if batch % n == 0 and n <= max(1, most))
+        if micro_batches < 1 or batch % micro_batches:
+            found = f"it is {micro_batches}, and the batch {batch}"
+            raise _bad("micro_batches", found, "Give a divisor of the batch")
+        return micro_batches
+
+    def _check(self, ids: NDArray[np.int64], steps: int, logits: str) -> None:
+        if steps < 0:
+            raise _bad("steps", f"it is {steps}", "Give a whole number from 0 on")
+        if logits not in LOGITS:
+            raise _bad("logits", f"it is {logits!r}", f"Give one of {', '.join(LOGITS)}")
+        tokens, context = ids.shape[1] + max(0, steps - 1), self.config.placement.context
+        if tokens > context:
+            found = f"{tokens} tokens exceed the context of {context} that memory was planned for"
+            raise _bad("input_ids", found, "Give fewer, or raise context under [placement]")
+        if steps > 1 and (without := [addr for addr in self._seats() if not self._node(addr).kv_cache]):
+            found = f"{', '.join(without)} keeps no KV cache (kv_cache = false)"
+            raise _bad("steps", found, "Set kv_cache = true, or generate one token")
+
+    def _node(self, addr: str) -> NodeConfig:
+        return next(node for node in self.config.nodes if node.addr == addr)
+
+    def _planned(self) -> Placement:
+        assert self.placement is not None  # noqa: S101 - nothing is started before a plan
+        return self.placement
+
+    def _seats(self) -> list[str]:
+        """Return who has a stage, in their order."""
+        return [stage.addr for stage in self._planned().stages]
+
+    def _members(self) -> list[str]:
+        """Return who has a worker: the stages' nodes and the standbys."""
+        return [*self._seats(), *(standby.addr for standby in self._planned().standbys)]
+
+    def _wanted(self) -> dict[str, StagePlan]:
+        """Return by node the stage that it has or mirrors."""
+        placement = self._planned()
+        wanted = {stage.addr: stage for stage in placement.stages}
+        mirrors = {standby.addr: standby.stage_addr for standby in placement.standbys}
+        return wanted | {addr: wanted[held] for addr, held in mirrors.items() if held is not None}
+
+    def _without(self, addr: str) -> Placement:
+        """Take a node out of the placement; its standby has its place then."""
+        self.placement = retire(self._planned(), self.config, self.cost, self._probes or {}, addr)
+        return self.placement
+
+    def _order(self, addr: str, stage: StagePlan | None, generation: int) -> Build | None:
+        """Return what a node is to build; None for a standby that waits for any stage."""
+        if stage is None:
+            return None
+        node, seats = self._node(addr), self._seats()
+        threads = self.config.threads
+        if threads is None:
+            beside = sum(self._node(other).ssh == node.ssh for other in seats)
+            cores = self._probes[addr].cores if self._probes and addr in self._probes else os.cpu_count()
+            threads = max(1, (cores or 1) // max(1, beside))
+        return Build(
+            folder=node.ckpt_dir or str(self.config.model),
+            fingerprint=self.checkpoint.fingerprint,
+            start=stage.layers.start,
+            stop=stage.layers.stop,
+            precision=stage.precision,
+            device=node.device,
+            threads=threads,
+            log=self._place(addr, generation) if addr in seats else None,
+        )
+
+    def _place(self, addr: str, generation: int) -> LogPlace:
+        seats = self._seats()
+        return LogPlace(
+            run=self.run,
+            root=self.log_root,
+            attempt=f"{self._began}.{generation}",
+            rank=seats.index(addr),
+            world=len(seats),
+            restored=None if generation == 0 else self._next_step - 1,
+        )
+
+    def _take(self, reports: dict[str, NodeReport]) -> None:
+        for addr, report in reports.items():
+            self.reports[addr] = report
+            self._built[addr] = (report.layers, report.precision)
+
+    def _form(self) -> None:
+        coordinator = self._running()
+        generation = coordinator.generation + 1
+        coordinator.form(self._seats(), {addr: self._place(addr, generation) for addr in self._seats()})
+        self._doing, self._why_broken = "ready", None
+
+    def _rebuild(self) -> None:
+        """Build what the placement has and the nodes have not, and form the group anew."""
+        coordinator = self._running()
+        wanted = self._wanted()
+        changed = [addr for addr, stage in wanted.items() if self._built.get(addr) != (stage.layers, stage.precision)]
+        orders = {addr: self._order(addr, wanted[addr], coordinator.generation + 1) for addr in changed}
+        self._take(coordinator.build({addr: order for addr, order in orders.items() if order is not None}))
+        self._form()
+
+    def _recover(self, lost: NodeLost) -> list[str]:
+        """Put standbys in the place of what was lost; return what was done, a sentence each."""
+        coordinator = self._running()
+        said: list[str] = []
+        while True:
+            try:
+                gone = [addr for addr in self._members() if addr in coordinator.lost]
+                stages = [addr for addr in gone if addr in self._seats()]
+                for addr in gone:
+                    if addr not in stages:
+                        self._without(addr)
+                said.extend(self._replace(addr, lost) for addr in stages)
+                coordinator.leave(self._seats())
+                self._rebuild()
+            except NodeLost as more:
+                lost = more
+            else:
+                self._doing = "driving"
+                return said
+
+    def _replace(self, addr: str, lost: NodeLost) -> str:
+        """Give a stage to its standby; without one, let the others leave what they cannot end."""
+        coordinator, placement = self._running(), self._planned()
+        heir = placement.standby_of(addr)
+        if heir is None:
+            self._why_broken = self._gone(lost, "go on")
+            with contextlib.suppress(NodeLost, ClusterError):
+                coordinator.leave(self._seats())
+            raise self._why_broken
+        self._without(addr)
+        layers = next(stage.layers for stage in self._planned().stages if stage.addr == heir.addr)
+        why = coordinator.lost[addr]
+        return f"{addr} (layers {layers.start}..{layers.stop}) was lost: {why}; {heir.addr} took its place"
+
+    def _gone(self, lost: NodeLost, to_do: str) -> ClusterError:
+        """Return the error that names what is gone, which layers that were, and what to do."""
+        parts = []
+        for addr, why in lost.why.items():
+            stage = self._planned().stage_of(addr)
+            layers = "" if stage is None else f" (layers {stage.layers.start}..{stage.layers.stop})"
+            parts.append(f"{addr}{layers}: {why}")
+        addr = next(iter(lost.why))
+        return ClusterError(
+            f"Cannot {to_do}: lost {'; '.join(parts)}; no standby holds these layers",
+            f'Add a [[node]] with role = "standby" and standby_for = "{addr}", or place its layers on the others '
+            f'with retire("{addr}")',
+            "node-lost",
+            lost=dict(lost.why),
+        )
+
+    def _result(
+        self, mode: str, parts: int, shape: tuple[int, ...], answers: dict[str, Driven], recovered: list[str]
+    ) -> ClusterRun:
+        n_decoded = len(answers[self._seats()[0]].wall_ns) - 1
+        timings = [self._timing(addr, answers[addr], shape, n_decoded) for addr in self._seats()]
+        wall = [sum(answer.wall_ns) / 1e6 for answer in answers.values()]
+        prefill = [answer.wall_ns[0] / 1e6 for answer in answers.values()]
+        last = answers[self._seats()[-1]]
+        return ClusterRun(
+            timings,
+            sum(timing.forward_ms for timing in timings) if mode == "relay" else max(wall),
+            np.frombuffer(last.logits, dtype=np.float32),
+            mode=mode,
+            shape=last.shape,
+            micro_batches=parts,
+            wall_ms=max(wall),
+            prefill_ms=max(prefill),
+            decode_ms=max(wall) - max(prefill) if n_decoded else None,
+            tokens=last.tokens,
+            recovered=tuple(recovered),
+        )
+
+    def _timing(self, addr: str, answer: Driven, shape: tuple[int, ...], n_decoded: int) -> StageTiming:
+        plan, report = self._wanted()[addr], self.reports[addr]
+        predicted = None
+        if plan.predicted_prefill_ms is not None and (not n_decoded or plan.predicted_ms is not None):
+            batch, length = shape
+            predicted = plan.predicted_prefill_ms * batch * length / self.config.seq
+            predicted += (plan.predicted_ms or 0.0) * batch * n_decoded
+        forward_ns, wall_ns = sum(answer.forward_ns), sum(answer.wall_ns)
+        return StageTiming(
+            addr,
+            report.layers,
+            report.device,
+            report.build_ms,
+            forward_ns / 1e6,
+            report.resident_bytes,
+            wait_ms=(wall_ns - forward_ns) / 1e6,
+            predicted_ms=predicted,
+            budget_bytes=plan.budget_bytes,
+            rss_bytes=answer.rss_bytes,
+            precision=report.precision,
+        )
+
+
+def _bad(name: str, found: str, next_step: str) -> ArgumentError:
+    return ArgumentError(f"Cannot drive with these {name}: {found}", next_step, "bad-drive", argument=name)
