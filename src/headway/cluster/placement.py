@@ -144,7 +144,7 @@ class Placement:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON types; layers as {"start", "end"}."""
-        return msgspec.to_builtins(self, enc_hook=_layers_json)  # type: ignore[no-any-return]
+        return msgspec.json.decode(msgspec.json.encode(self, enc_hook=_layers_json))  # type: ignore[no-any-return]
 
     def table(self) -> str:
         """Return the plan as text: a row a stage, then standbys, precisions that were tried, and notes."""

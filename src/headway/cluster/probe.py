@@ -107,7 +107,7 @@ class NodeProbe:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types."""
-        return msgspec.to_builtins(self)  # type: ignore[no-any-return]
+        return msgspec.json.decode(msgspec.json.encode(self))  # type: ignore[no-any-return]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | str | bytes) -> Self:
@@ -357,7 +357,7 @@ def _probe_host(config: ClusterConfig, nodes: list[NodeConfig], timeout_s: float
         key = _numbered(node.device), node.ckpt_dir or config.model
         if key not in measured and node.ssh is None:
             threads = config.threads or max(1, _cores() // len(nodes))
-            measured[key] = probe_here(node.addr, key[1], threads, node.device)
+            measured[key] = probe_here(node.addr, key[1], threads, key[0])
         elif key not in measured:
             measured[key] = _probe_over_ssh(node, key[1], config.threads, timeout_s)
         found.append(replace(measured[key], addr=node.addr))
