@@ -314,3 +314,19 @@ def test_128_layers_over_64_nodes_are_planned_at_once():
         placement, _, _ = planned(nodes, model(128), probes, policy="auto", optimize=optimize)
         assert time.perf_counter() - began < 1.0
         assert placement.stages[-1].layers.stop == 128
+
+
+def test_an_end_keeps_one_layer_where_its_neighbour_has_no_room_for_the_embedding():
+    probes = [seen("a", speed=1.0), seen("b", speed=100.0)]
+    for gb, expected in ((12, {"b": (0, 8)}), (10, {"a": (0, 1), "b": (1, 8)})):
+        nodes = [node("a", 3), node("b", gb)]
+        placement, _, _ = planned(nodes, model(8, ends_gb=2.0), probes, policy="throughput")
+        assert layers(placement) == expected
+        assert placement.notes == ()
+
+
+def test_uneven_layers_that_no_shares_fit_are_placed_all_the_same_and_it_is_said():
+    uneven = ModelCost(**vars(model(3)) | {"layer_params": (2 * GB, GB // 2, GB // 2)})
+    placement, _, _ = planned([node("a", 4), node("b", 2)], uneven)
+    assert layers(placement) == {"a": (0, 1), "b": (1, 3)}
+    assert "no shares of ram_balanced fit" in placement.table()
