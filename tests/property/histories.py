@@ -55,7 +55,7 @@ def rows(draw):
     )
     waits = {
         phase: np.array([draw(st.integers(0, 5)) for _ in columns], np.int64)
-        for phase in draw(st.sampled_from([(), ("source",), ("source", "transform")]))
+        for phase in draw(st.sampled_from([(), ("source",), ("source", "bubble", "transform")]))
     }
     return Rows(step, start, end, waits)
 

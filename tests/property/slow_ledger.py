@@ -104,17 +104,18 @@ def amounts(attempt, fate):
             total["unaccounted"] += 1
     net, waits = [], []
     for i, row in enumerate(rows):
-        left, taken = own[i], 0
-        for _, wait in row[3]:
+        left, taken = own[i], Counter()
+        for phase, wait in row[3]:
             part = min(wait, left)
-            left, taken = left - part, taken + part
+            left -= part
+            taken[phase if phase == "bubble" else "input_wait"] += part
         net.append(left)
         waits.append(taken)
     compiled = infer_compile(attempt, net)
     for i in range(len(rows)):
         total["compile"] += compiled[i]
         if fate[i] == "productive":
-            total["input_wait"] += waits[i]
+            total += waits[i]
             total["productive"] += net[i] - compiled[i]
         else:
             total[fate[i]] += own[i] - compiled[i]

@@ -325,6 +325,29 @@ def test_factors_that_nobody_measured_are_none():
     assert pool.mpg == pytest.approx(0.3)
 
 
+def test_a_phase_that_is_a_program_loss_is_lost_inside_the_retained_step():
+    run = Run(
+        "r1", "native", [attempt("a0", [closed(40)], steps(0, 4, source=1, bubble=4), phases=("source", "bubble"))]
+    )
+    ledger = account(run)
+    assert ledger.seconds == {"productive": 20.0, "input_wait": 4.0, "bubble": 16.0}
+    assert (ledger.runtime, ledger.program) == (0.9, pytest.approx(20 / 36))
+    assert dict(ledger.waits_ns) == {"source": 4 * S}
+    assert ledger.stall.wait_ns == S
+
+
+def test_a_program_loss_of_a_discarded_step_is_rework():
+    first = attempt("a0", [closed(20, "failed")], steps(0, 2, bubble=4))
+    again = attempt("a1", [closed(20)], steps(1, 2, bubble=4), wall=20)
+    assert seconds(first, again) == {"productive": 18.0, "rework": 10.0, "bubble": 12.0}
+
+
+def test_a_program_loss_of_zero_was_measured():
+    ledger = account(Run("r1", "native", [attempt("a0", [closed(20)], steps(0, 2, bubble=0))]))
+    assert ledger.seconds == {"productive": 20.0, "bubble": 0.0}
+    assert ledger.program == 1.0
+
+
 def test_an_empty_run_is_an_empty_ledger():
     ledger = account(Run("r1", "native", []))
     assert ledger.seconds == {}

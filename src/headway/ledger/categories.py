@@ -52,6 +52,10 @@ CATEGORIES: Final = (
 BY_NAME: Final = {category.name: category for category in CATEGORIES}
 
 
+PROGRAM: Final = frozenset(line.name for line in CATEGORIES if line.factor == "P")
+"""What is lost inside retained step time. A phase of a row that has one of these names is booked under it."""
+
+
 def category(name: str) -> Category:
     """Return the line of the table for that name, ``custom:<name>`` included.
 

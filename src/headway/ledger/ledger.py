@@ -12,7 +12,7 @@ from typing import Final
 
 from headway.clock import NS_PER_S
 from headway.errors import ArgumentError, LedgerError
-from headway.ledger.categories import CATEGORIES, category
+from headway.ledger.categories import CATEGORIES, PROGRAM, category
 
 _ORDER: Final = {line.name: place for place, line in enumerate(CATEGORIES)}
 
@@ -186,9 +186,10 @@ class Ledger:
 
     @property
     def program(self) -> float | None:
-        """P: ideal over retained; None where no trace, stage timing or FLOP count was given."""
-        losses = self.loss_ns("P")
-        return None if not losses or not self.retained_ns else 1 - losses / self.retained_ns
+        """P: ideal over retained; None where no trace, stage timing or FLOP count was given, or nothing retained."""
+        if not self.retained_ns or PROGRAM.isdisjoint(self.amounts_ns):
+            return None
+        return 1 - self.loss_ns("P") / self.retained_ns
 
     @property
     def mpg(self) -> float | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.clock import NS_PER_S
+from headway.ledger.categories import PROGRAM
 from headway.ledger.ledger import Ledger, Part, Steps
 from headway.ledger.retention import settle
 from headway.ledger.timeline import Timeline
@@ -119,7 +120,7 @@ def _share(line: Timeline, gaps: Sequence[Gap | None], begin_ns: int, end_ns: in
             held += length
     devices = line.facts.open.devices
     return Ledger(
-        amounts_ns={name: ns * devices for name, ns in amounts.items() if ns},
+        amounts_ns={name: ns * devices for name, ns in amounts.items() if ns or name in PROGRAM},
         held_ns=held * devices,
         released_ns=released * devices,
         waits_ns={phase: ns * devices for phase, ns in waits.items() if ns},

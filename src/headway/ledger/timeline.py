@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headway.clock import NS_PER_S
+from headway.ledger.categories import PROGRAM
 from headway.ledger.facts import FARTHEST_NS, Facts, gather
 from headway.ledger.history import Process, Rows
 from headway.ledger.ledger import Stall, Steps
@@ -39,7 +40,7 @@ class Timeline:
         pieces: What is left to rows beside spans; the owner is a row.
         offset: Own time of its row before each piece [ns].
         own: Own time of each row [ns], ``(n,)``.
-        waits: By phase, the part of ``own`` that waited [ns], each ``(n,)``.
+        waits: By phase, the part of ``own`` that waited [ns], each ``(n,)``; program losses are among them.
         compiled: By row, the part of ``own`` inferred to be compile time [ns].
         first_ns, last_ns: From the first row's start to the last row's end [ns].
         state: By row, a place in `STATES`, ``(n,)`` int8.
@@ -115,18 +116,20 @@ class Timeline:
 
     def stall(self) -> Stall | None:
         """Return the longest wait of one retained step."""
-        if not self.waits:
+        of_data = [wait for phase, wait in self.waits.items() if phase not in PROGRAM]
+        if not of_data:
             return None
-        waited = np.where(self.state == 0, sum(self.waits.values(), np.zeros_like(self.own)), 0)
+        waited = np.where(self.state == 0, sum(of_data, np.zeros_like(self.own)), 0)
         row = int(np.argmax(waited))
         me = self.facts.open
         return Stall(int(self.step[row]), me.rank, me.attempt, int(waited[row])) if waited[row] else None
 
     def amounts(self, begin_ns: int, end_ns: int) -> tuple[Counter[str], Counter[str]]:
-        """Return what it held in a window, by category, and the waits in it, by phase [ns].
+        """Return what it held in a window, by category, and the waits for data in it, by phase [ns].
 
-        The categories sum to the part of the window the process was there. Inside a row its
-        waits come first, then what was inferred to be compile time.
+        A program loss that rows record is there also when it is 0: then it was measured. The
+        categories sum to the part of the window the process was there. Inside a row its waits come
+        first, then what was inferred to be compile time.
         """
         begin, end = max(begin_ns, self.begin_ns), min(end_ns, self.end_ns)
         amounts: Counter[str] = Counter()
@@ -185,8 +188,10 @@ class Timeline:
             booked["productive"] = int(total.sum())
         else:
             booked.update({name: int(total[state == code].sum()) for code, name in enumerate(STATES)})
+        booked["productive"] -= waits.total()
+        for loss in PROGRAM & waits.keys():
+            booked[loss] = waits.pop(loss)
         booked["input_wait"] = waits.total()
-        booked["productive"] -= booked["input_wait"]
         return booked, waits
 
 
@@ -283,13 +288,13 @@ def _own(pieces: Pieces, n_rows: int) -> tuple[Ints, Ints]:
 
 
 def _waits(rows: Rows, own: Ints, facts: Facts, notes: list[str]) -> dict[str, Ints]:
-    """Return what each row waited by phase, within its own time; what exceeds it is said."""
+    """Return what each row waited or lost by phase, within its own time; what exceeds it is said."""
     taken: dict[str, Ints] = {}
     left: Ints = own
     excess = 0.0
     for phase, column in rows.waits.items():
         part = np.clip(column, 0, left)
-        if part.any():
+        if part.any() or (phase in PROGRAM and len(part)):
             taken[phase] = part
             left = left - part
         if not np.array_equal(part, column):

@@ -9,8 +9,7 @@ from headway.clock import NS_PER_S
 from headway.ledger.ledger import Ledger
 from headway.units import show_percent, show_seconds
 
-_TO_GIVE: Final = {"S": "a scheduler's log", "P": "a trace or a FLOP count"}
-_NO_READER: Final = "no reader yet"
+_TO_GIVE: Final = {"S": "a scheduler's log", "P": "a trace, stage timings or a FLOP count"}
 
 
 def note(ledger: Ledger, name: str) -> str:
@@ -71,8 +70,9 @@ def factors(ledger: Ledger) -> tuple[str, str]:
         known.append("R not known: nothing was held")
     if missing:
         known.append(f"{', '.join(missing)} not measured")
-    to_give = f"{', '.join(f'{name} needs {_TO_GIVE[name]}' for name in missing)} ({_NO_READER})" if missing else ""
-    return "   ".join(known), to_give
+    needs = [f"{name} needs {_TO_GIVE[name]}" for name in missing[:1]]
+    needs += [f"{name} {_TO_GIVE[name]}" for name in missing[1:]]
+    return "   ".join(known), ", ".join(needs)
 
 
 def beside(ledger: Ledger) -> list[str]:

@@ -53,13 +53,17 @@ def is_of_peers(phase: str) -> bool:
 
 
 def peer_wait_ns(ledger: Ledger) -> int:
-    """Return what was waited for other ranks [device-ns]."""
-    return sum(ns for phase, ns in ledger.waits_ns.items() if is_of_peers(phase))
+    """Return what was waited for other ranks, a pipeline's bubbles among it [device-ns]."""
+    return _phases_of_peers(ledger) + ledger.amounts_ns.get("bubble", 0)
 
 
 def data_wait_ns(ledger: Ledger) -> int:
     """Return what was waited for data [device-ns]."""
-    return ledger.amounts_ns.get("input_wait", 0) - peer_wait_ns(ledger)
+    return ledger.amounts_ns.get("input_wait", 0) - _phases_of_peers(ledger)
+
+
+def _phases_of_peers(ledger: Ledger) -> int:
+    return sum(ns for phase, ns in ledger.waits_ns.items() if is_of_peers(phase))
 
 
 def shorten_waits(ledger: Ledger, ns: int) -> Iterator[Advice]:

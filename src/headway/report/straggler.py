@@ -33,6 +33,7 @@ class Comparison:
     Attributes:
         wait: Their ``input_wait``.
         productive: Their productive time.
+        bubble: What they waited for the other stages of a pipeline; None where nobody measured it.
         straggler: The rank that waits least for the others while they wait; None where none stands out.
         straggler_wait_s: How long it waited for them [device-s]; None without one.
         slowest_loader: The rank that waits longest for its data; None where none stands out.
@@ -47,6 +48,7 @@ class Comparison:
     slowest_loader: str | None = None
     slowest_loader_wait_s: float | None = None
     others_wait_s: float | None = None
+    bubble: Spread | None = None
 
     def sentences(self) -> list[str]:
         """Return who holds the others up, a sentence each; none where no rank stands out."""
@@ -90,6 +92,9 @@ def compare_ranks(ledger: Ledger) -> Comparison | None:
         others_wait_s=None
         if slow is None
         else median(data_wait_ns(part) for name, part in ranks.items() if name != slow) / NS_PER_S,
+        bubble=_spread([part.amounts_ns.get("bubble", 0) for part in ranks.values()])
+        if "bubble" in ledger.amounts_ns
+        else None,
     )
 
 

@@ -169,8 +169,12 @@ class Page:
             return
         table = _grid("left", "right", "right", "right")
         table.add_row(Text("of one rank"), *(Text(word, style="dim") for word in ("min", "median", "max")))
-        for name, spread in (("productive", compared.productive), ("input_wait", compared.wait)):
-            table.add_row(Text(name), *_spread(spread))
+        shown = {"productive": compared.productive, "input_wait": compared.wait, "bubble": compared.bubble}
+        if compared.bubble is not None and not compared.wait.max_s:
+            del shown["input_wait"]
+        for name, spread in shown.items():
+            if spread is not None:
+                table.add_row(Text(name), *_spread(spread))
         yield Text()
         yield Padding(table, (0, 0, 0, 2))
         yield from (_hanging(Text(text, style="bold")) for text in compared.sentences())
