@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from time import perf_counter_ns
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from headway.errors import ClusterError
 DTYPES: Final = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.bfloat16}
 """What a stage computes in; of int8 the weights alone are packed."""
 _NOT_WEIGHTS: Final = "rotary_emb.inv_freq"  # old checkpoints carry it; it is computed
+_FLOATS: Final = ("F64", "F32", "F16", "BF16")  # weights of other types mean nothing without their scales
 
 
 def prepare(checkpoint: Checkpoint) -> None:
@@ -53,7 +55,8 @@ class Stage(nn.Module):
             device: Where torch keeps it.
 
         Raises:
-            ClusterError: The architecture is not handled, or the checkpoint lacks a tensor or has one more.
+            ClusterError: The architecture is not handled, or the checkpoint lacks a tensor, has one more, or one of
+                another shape or type than its config says.
         """
         from transformers import AutoModel
 
@@ -93,7 +96,7 @@ class Stage(nn.Module):
         packs = self.precision == "int8"
         named = {f"{path}.weight": path for path, module in self.body.layers.named_modules() if _is_linear(module)}
         used = set()
-        for name, _ in list(self.body.named_parameters()):
+        for name, empty in list(self.body.named_parameters()):
             source = self._source(name)
             if source in used:
                 continue
@@ -101,17 +104,18 @@ class Stage(nn.Module):
             used.add(source)
             if packs and name.startswith("layers.") and inner in named:
                 path = f"layers.{named[inner]}"
-                has_bias = getattr(self.body.get_submodule(path), "bias", None) is not None
-                bias = reader.get(self._source(f"{path}.bias")) if has_bias else None
-                linear = PackedLinear(reader.get(source, torch.float32), bias)
+                bias = getattr(self.body.get_submodule(path), "bias", None)
+                if bias is not None:
+                    used.add(self._source(f"{path}.bias"))
+                    bias = reader.get(self._source(f"{path}.bias"), bias.shape)
+                linear = PackedLinear(reader.get(source, empty.shape, torch.float32), bias)
                 self.body.set_submodule(path, linear)
-                used.add(self._source(f"{path}.bias"))
                 self.n_packed += linear.weight.numel()
                 self.n_params += linear.weight.numel() + (0 if bias is None else bias.numel())
                 continue
-            self._place(name, reader.get(source))
+            self._place(name, reader.get(source, empty.shape))
         if self.last:
-            self.head = self._head(checkpoint, reader)
+            self.head = self._head(reader)
         self._all_used(checkpoint, used)
 
     def _place(self, name: str, tensor: torch.Tensor) -> None:
@@ -127,12 +131,12 @@ class Stage(nn.Module):
         number, _, leaf = rest.partition(".")
         return f"model.layers.{int(number) + self.layers.start}.{leaf}"
 
-    def _head(self, checkpoint: Checkpoint, reader: _Reader) -> torch.Tensor:
+    def _head(self, reader: _Reader) -> torch.Tensor:
         """Return the head's weight; of tied embeddings a first stage shares its own."""
-        tied = "lm_head.weight" not in checkpoint.tensors or bool(checkpoint.config.get("tie_word_embeddings"))
+        tied = bool(self._config.tie_word_embeddings)
         if tied and self.first:
             return self.body.embed_tokens.weight  # type: ignore[no-any-return]
-        weight = reader.get("model.embed_tokens.weight" if tied else "lm_head.weight")
+        weight = reader.get("model.embed_tokens.weight" if tied else "lm_head.weight", (self.vocab, self.hidden))
         self.n_params += weight.numel()
         return weight
 
@@ -223,16 +227,24 @@ class _Reader:
         self._checkpoint, self._device, self._dtype = checkpoint, device, dtype
         self._open: dict[str, Any] = {}
 
-    def get(self, name: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def get(self, name: str, shape: Sequence[int], dtype: torch.dtype | None = None) -> torch.Tensor:
         from safetensors import safe_open
 
-        if name not in self._checkpoint.tensors:
+        info = self._checkpoint.tensors.get(name)
+        if info is None:
             raise ClusterError(
                 f"Cannot load {name}: {self._checkpoint.folder} has no such tensor",
                 "Give the whole checkpoint, with the config.json that belongs to it",
                 "missing-tensor",
             )
-        path = str(self._checkpoint.tensors[name].file)
+        if info.shape != tuple(shape) or info.dtype not in _FLOATS:
+            raise ClusterError(
+                f"Cannot load {name} of {self._checkpoint.folder}: it is {info.dtype} of shape {list(info.shape)}; "
+                f"its config.json needs {list(shape)}, of one of {', '.join(_FLOATS)}",
+                "Give an unquantised checkpoint whose config.json fits its tensors",
+                "unlike-tensor",
+            )
+        path = str(info.file)
         if path not in self._open:
             self._open[path] = safe_open(path, framework="pt")
         tensor = self._open[path].get_tensor(name)
