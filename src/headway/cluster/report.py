@@ -416,26 +416,27 @@ def rich_table(run: ClusterRun) -> Table:
         return "-" if time is None else show_seconds(time / 1000)
 
     table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
-    for name in ("stage", "node", "layers", "device", "precision"):
+    for name in ("node", "layers", "as"):
         table.add_column(name, overflow="fold")
-    for name in ("build", "forward", "wait", "predicted", "predicted/measured", "resident/budget"):
+    for name in ("forward", "predicted", "predicted\n/forward", "wait", "GB/budget"):
         table.add_column(name, justify="right")
-    table.add_column("")
-    straggler = run.straggler
-    for number, one in enumerate(run.timings):
+    for one in run.timings:
         share = "-"
         if one.predicted_ms is not None and one.forward_ms:
             share = f"{one.predicted_ms / one.forward_ms:.2f}"
         budget = "-" if one.budget_bytes is None else f"{one.budget_bytes / 1e9:.2f}"
         cells = (
-            *(f"{number}", one.addr, _dots(one.layers), one.device, one.precision or "-"),
-            *(ms(one.build_ms), ms(one.forward_ms), ms(one.wait_ms), ms(one.predicted_ms)),
-            *(share, f"{one.resident_bytes / 1e9:.2f}/{budget} GB"),
-            "straggler" if one.addr == straggler else "",
+            *(one.addr, _dots(one.layers), " ".join(filter(None, (one.device, one.precision)))),
+            *(ms(one.forward_ms), ms(one.predicted_ms), share, ms(one.wait_ms)),
+            f"{one.resident_bytes / 1e9:.2f}/{budget}",
         )
         table.add_row(*(Text(clean(cell)) for cell in cells))
-    told = f"{run.mode}, total {ms(run.total_forward_ms)}, critical path {ms(run.critical_path_ms())}"
-    table.caption = Text("\n".join([told, *(clean(one, 1000) for one in run.recovered)]))
+    told = [f"{run.mode}, total {ms(run.total_forward_ms)}, critical path {ms(run.critical_path_ms())}"]
+    if run.straggler is not None:
+        others = median(one.forward_ms for one in run.timings if one.addr != run.straggler)
+        more = f", {run.critical_path_ms() / others:.2f} times the median of the others" if others else ""
+        told.append(f"straggler {clean(run.straggler)}{more}")
+    table.caption = Text("\n".join([*told, *(clean(one, 1000) for one in run.recovered)]))
     return table
 
 

@@ -1,0 +1,51 @@
+"""`headway cluster probe`: what each node has, and how fast it is."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import click
+
+from headway.cli.clustertext import draw_probes, probes_json
+from headway.cli.modeltext import json_option, put
+from headway.report.sheet import Sheet
+
+
+@click.command("probe")
+@click.argument("config", required=False, metavar="[CONFIG]", type=click.Path(path_type=Path))
+@click.option("--here", is_flag=True, help="Measure this machine alone; so it is without CONFIG.")
+@click.option("--device", metavar="DEVICE", help="Of this machine: cpu, cuda or cuda:N.  [default: cpu]")
+@click.option("--folder", metavar="DIR", type=click.Path(), help="Of this machine: whose disk is measured.")
+@click.option("--threads", metavar="N", type=click.IntRange(min=1), help="Of this machine. Default: all cores.")
+@json_option
+def command(
+    *, config: Path | None, here: bool, device: str | None, folder: str | None, threads: int | None, as_json: bool
+) -> None:
+    """Measure what each node can do.
+
+    CONFIG is a cluster's TOML file; nodes with ssh are measured by Headway there. Without CONFIG it
+    is this machine.
+    """
+    from headway.cluster.config import ClusterConfig
+    from headway.cluster.probe import probe, probe_here
+
+    if config is not None and (here or device or folder or threads):
+        raise click.UsageError("--here, --device, --folder and --threads are of this machine; leave CONFIG out.")
+    if config is None:
+        one = probe_here(socket.gethostname(), folder, threads, device or "cpu")
+        document, found = one.to_json(), {one.addr: one}
+    else:
+        found = probe(ClusterConfig.from_path(config))
+        document = {"nodes": probes_json(found)}
+
+    def draw(sheet: Sheet) -> None:
+        count = len(found)
+        sheet.title(str(config) if config else "This machine", f"{count} node{'' if count == 1 else 's'} measured")
+        draw_probes(sheet, found.values())
+        if config:
+            sheet.say(f"Next: headway cluster plan {config}")
+
+    sys.stdout.flush()
+    put(document, draw, as_json=as_json)

@@ -1,0 +1,98 @@
+"""What a cluster does, while it does it: a table on the terminal that is redrawn, or a line for each change."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from headway.cli.clustertext import dots, gb, ms
+from headway.cli.main import say
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+    from headway.cluster.cluster import Cluster, NodeState
+
+_REDRAW_S: Final = 1 / 8
+_SILENT_S: Final = 2.0
+"""A node that was heard sooner is well; how long ago that was would only flicker [s]."""
+
+
+class ClusterView:
+    """Shows a cluster on stderr while a with-statement lasts; it is the `watch` of that cluster.
+
+    Nothing is drawn before the first call, so that what a launcher prints before stays. On a terminal
+    the table is gone at the end.
+
+    Args:
+        quiet: Show nothing.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._live: Live | None = None
+        self._drawn = -_REDRAW_S
+        self._said: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def __call__(self, cluster: Cluster) -> None:
+        """Show what is known now, at most some eight times a second."""
+        now = time.monotonic()
+        if self._quiet or now - self._drawn < _REDRAW_S:
+            return
+        self._drawn = now
+        states = cluster.state()
+        if sys.stderr.isatty() or self._live is not None:
+            self._draw(states)
+        else:
+            self._tell(states)
+
+    def _draw(self, states: list[NodeState]) -> None:
+        table = state_table(states)
+        if self._live is None:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(table, console=Console(stderr=True), auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(table, refresh=True)
+
+    def _tell(self, states: list[NodeState]) -> None:
+        for state in states:
+            layers = "" if state.layers is None else f" (layers {dots(state.layers)})"
+            line = f"headway: {state.addr}{layers}: {state.doing}"
+            if self._said.get(state.addr) != line:
+                self._said[state.addr] = line
+                say(line)
+
+
+def state_table(states: list[NodeState]) -> Table:
+    """Return what is known of each node as a table for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from headway.sources.text import clean
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("node", "layers", "doing"):
+        table.add_column(name, overflow="ellipsis", no_wrap=True)
+    for name in ("built in", "forwards", "memory/budget", "heard"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for state in states:
+        silent = state.silent_s
+        cells = (
+            *(state.addr, "-" if state.layers is None else dots(state.layers), state.doing),
+            *(ms(state.build_ms), f"{state.forwards}", f"{gb(state.rss_bytes)}/{gb(state.budget_bytes)}"),
+            "-" if silent is None else "now" if silent < _SILENT_S else f"{silent:.0f} s ago",
+        )
+        table.add_row(*(Text(clean(cell)) for cell in cells))
+    return table
