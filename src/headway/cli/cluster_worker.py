@@ -16,9 +16,15 @@ from headway.errors import ArgumentError
 @click.option("--nodes", metavar="ADDR,...", help="Which nodes there are; under torchrun this one is by its rank.")
 @click.option("--heartbeat", default=5.0, show_default=True, help="After so many seconds without a word it is hung.")
 @click.option("--token-stdin", is_flag=True, help="Read the token from standard input, not from the environment.")
-@click.option("--with-parent", is_flag=True, help="End when the process that started it ends.")
+@click.option("--with-parent", type=int, metavar="PID", help="End when this process, which started it, ends.")
 def command(
-    *, coordinator: str, addr: str | None, nodes: str | None, heartbeat: float, token_stdin: bool, with_parent: bool
+    *,
+    coordinator: str,
+    addr: str | None,
+    nodes: str | None,
+    heartbeat: float,
+    token_stdin: bool,
+    with_parent: int | None,
 ) -> int:
     """Serve a coordinator as one of its nodes.
 
@@ -28,8 +34,8 @@ def command(
     from headway.cluster.launch.launcher import BEATS, TOKEN
     from headway.cluster.worker import die_with_parent, work
 
-    if with_parent:
-        die_with_parent()
+    if with_parent is not None:
+        die_with_parent(with_parent)
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdigit():
         raise ArgumentError(

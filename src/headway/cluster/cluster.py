@@ -38,7 +38,7 @@ class NodeState:
     Attributes:
         addr: Which.
         layers: Its stage; None for a standby.
-        doing: ``waiting``, ``starting``, ``building``, ``ready``, ``driving`` or how it ended.
+        doing: ``waiting``, ``starting``, ``building``, ``ready``, ``driving``, ``standby`` or how it ended.
         build_ms: How long its stage took to build [ms]; None before.
         forwards: How many forwards of the drive it has done.
         rss_bytes: What its process holds in memory [bytes].
@@ -277,7 +277,11 @@ class Cluster:
             stage, built = placement.stage_of(addr), self._built.get(addr)
             beat = None if coordinator is None else coordinator.hub.beat(addr)
             lost = None if coordinator is None else coordinator.lost.get(addr)
-            doing = "standby" if stage is None and built else self._doing
+            doing = self._doing
+            if coordinator is not None and addr not in coordinator.hub.hellos:
+                doing = "starting"
+            elif stage is None and (built or doing in {"ready", "driving"}):
+                doing = "standby"
             states.append(
                 NodeState(
                     addr=addr,
@@ -291,6 +295,13 @@ class Cluster:
                 )
             )
         return states
+
+    def pids(self) -> dict[str, int]:
+        """Return the process of each worker that is connected, by address; of another host, its number there."""
+        if self._coordinator is None:
+            return {}
+        hub = self._coordinator.hub
+        return {addr: hub.hellos[addr].pid for addr in self._members() if addr in hub.connected()}
 
     def _tick(self) -> None:
         if self.watch is not None:
