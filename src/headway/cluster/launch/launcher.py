@@ -31,6 +31,11 @@ class Meeting:
         """How often a worker says that it lives [s]."""
         return self.heartbeat_s / BEATS
 
+    @property
+    def here_only(self) -> bool:
+        """Whether the coordinator is reached from this host alone."""
+        return self.host.startswith("127.") or self.host in {"localhost", "::1"}
+
     def command(self, addr: str) -> list[str]:
         """Return the arguments of ``headway`` that start the worker of a node."""
         return [
