@@ -92,10 +92,13 @@ def all_reduce(group: dist.ProcessGroup | None, tensor: torch.Tensor, kind: Redu
         if refusal:
             raise refusal
         return tensor
-    said = _said(kind, tensor.dtype, tensor.shape)
+    said = _said(kind, tensor.dtype, tensor.shape, refusal.slug if refusal else None)
     on_gloo = dist.get_backend(group) == "gloo"
     if refusal:
-        _exchange(group, rank, world, said, 0) if on_gloo else _gather(group, world, said, tensor.device)
+        try:
+            _exchange(group, rank, world, said, 0) if on_gloo else _gather(group, world, said, tensor.device)
+        except ClusterError as disagreement:
+            raise refusal from disagreement
         raise refusal
     kind, given = ReduceKind.of(kind), tensor.detach()
     carried_as = CARRIED_AS[given.dtype]
@@ -172,9 +175,10 @@ def _refusal(tensor: torch.Tensor, kind: ReduceKind | str) -> ArgumentError | No
 
 
 @lru_cache(maxsize=1024)
-def _said(kind: ReduceKind | str, dtype: torch.dtype, shape: torch.Size) -> bytes:
+def _said(kind: ReduceKind | str, dtype: torch.dtype, shape: torch.Size, refused: str | None) -> bytes:
     """Return what this rank tells the others, all that must agree, as text of a fixed length [bytes]."""
     text = f"{getattr(kind, 'value', kind)} of {shape.numel()} {dtype}, shape {list(shape)}"
+    text = f"refused ({refused}): {text}" if refused else text
     return text.encode()[:_HEADER_BYTES].ljust(_HEADER_BYTES)
 
 
