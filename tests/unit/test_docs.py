@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from headway import events
+from headway.cli.cluster import CLUSTER_COMMANDS
 from headway.cli.main import COMMANDS, cli
 from headway.cli.model import MODEL_COMMANDS
 from headway.ledger.categories import CATEGORIES
@@ -87,7 +88,12 @@ def test_every_category_is_in_the_docs_of_the_ledger():
     assert not [line.name for line in CATEGORIES if f"`{line.name}`" not in text]
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS, *(f"model {name}" for name in MODEL_COMMANDS)])
+GROUPS = {"model": MODEL_COMMANDS, "cluster": CLUSTER_COMMANDS}
+
+
+@pytest.mark.parametrize(
+    "command", ["", *COMMANDS, *(f"{group} {name}" for group, names in GROUPS.items() for name in names)]
+)
 def test_the_reference_is_what_help_prints(command):
     arguments = [*command.split(), "--help"]
     shown = CliRunner().invoke(cli, arguments, prog_name="headway", terminal_width=78).output.rstrip()
@@ -100,7 +106,8 @@ def test_the_reference_is_what_help_prints(command):
 def test_the_reference_has_no_command_that_is_gone():
     text = (DOCS / "cli.md").read_text()
     assert sorted(re.findall(r"^## headway (\w+)$", text, re.MULTILINE)) == sorted(COMMANDS)
-    assert sorted(re.findall(r"^### headway model (\w+)$", text, re.MULTILINE)) == sorted(MODEL_COMMANDS)
+    for group, names in GROUPS.items():
+        assert sorted(re.findall(rf"^### headway {group} (\w+)$", text, re.MULTILINE)) == sorted(names)
 
 
 def anchors(page):

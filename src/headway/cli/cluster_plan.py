@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from headway.cli.clustertext import draw_plan, probes_json
+from headway.cli.clusterview import working
 from headway.cli.modeltext import json_option, put
 from headway.report.sheet import Sheet
 
@@ -23,7 +24,8 @@ def command(*, config: Path, as_json: bool) -> None:
     from headway.cluster.cluster import Cluster
 
     cluster = Cluster.from_path(config)
-    probes = cluster.probe()
+    with working("Measuring the nodes", quiet=as_json):
+        probes = cluster.probe()
     placement = cluster.plan()
 
     def draw(sheet: Sheet) -> None:

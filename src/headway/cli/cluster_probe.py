@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import socket
-import sys
 from pathlib import Path
 
 import click
 
 from headway.cli.clustertext import draw_probes, probes_json
+from headway.cli.clusterview import working
 from headway.cli.modeltext import json_option, put
 from headway.report.sheet import Sheet
 
@@ -33,12 +33,13 @@ def command(
 
     if config is not None and (here or device or folder or threads):
         raise click.UsageError("--here, --device, --folder and --threads are of this machine; leave CONFIG out.")
-    if config is None:
-        one = probe_here(socket.gethostname(), folder, threads, device or "cpu")
-        document, found = one.to_json(), {one.addr: one}
-    else:
-        found = probe(ClusterConfig.from_path(config))
-        document = {"nodes": probes_json(found)}
+    with working("Measuring", quiet=as_json):
+        if config is None:
+            one = probe_here(socket.gethostname(), folder, threads, device or "cpu")
+            document, found = one.to_json(), {one.addr: one}
+        else:
+            found = probe(ClusterConfig.from_path(config))
+            document = {"nodes": probes_json(found)}
 
     def draw(sheet: Sheet) -> None:
         count = len(found)
@@ -47,5 +48,4 @@ def command(
         if config:
             sheet.say(f"Next: headway cluster plan {config}")
 
-    sys.stdout.flush()
     put(document, draw, as_json=as_json)

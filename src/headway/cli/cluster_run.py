@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from headway.cli.clustertext import draw_plan, draw_run, ms, needs_engine, require_engine
-from headway.cli.clusterview import ClusterView
+from headway.cli.clusterview import ClusterView, working
 from headway.cli.modeltext import json_option, put
 from headway.errors import ArgumentError
 from headway.record.identity import safe_name
@@ -147,7 +147,8 @@ def command(
     cluster = Cluster.from_path(config)
     if needs_engine(cluster.config):
         require_engine()
-    placement = cluster.plan()
+    with working("Measuring the nodes", quiet=as_json):
+        placement = cluster.plan()
     if not as_json:
         put({}, lambda sheet: draw_plan(sheet, placement, cluster.cost.n_layers, cluster.config.model), as_json=False)
     shape = (len(ids), len(ids[0])) if ids else (drives.batch, cluster.config.seq)
@@ -170,7 +171,7 @@ def log_of(cluster: Cluster) -> str:
 
 
 def _draw(sheet: Sheet, runs: list[ClusterRun], shape: tuple[int, int], log: str) -> None:
-    sheet.head("")
+    print()
     draw_run(sheet, runs[-1], shape)
     if len(runs) > 1:
         sheet.head("Each drive")

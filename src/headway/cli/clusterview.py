@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Self
 
 from headway.cli.clustertext import dots, gb, ms
@@ -73,6 +75,18 @@ class ClusterView:
             if self._said.get(state.addr) != line:
                 self._said[state.addr] = line
                 say(line)
+
+
+@contextmanager
+def working(doing: str, *, quiet: bool) -> Iterator[None]:
+    """Say on a terminal what takes its time in a with-statement."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(doing):
+        yield
 
 
 def state_table(states: list[NodeState]) -> Table:
