@@ -195,10 +195,10 @@ class Cluster:
             ArgumentError: An argument cannot be used.
             ClusterError: The cluster is not launched, or a node was lost that none can stand in for.
         """
+        coordinator = self._running()
         ids = self._ids(input_ids, batch)
         parts = self._parts(mode, len(ids), micro_batches)
         self._check(ids, steps, logits)
-        coordinator = self._running()
         if self._why_broken is not None:
             raise self._why_broken
         recovered: list[str] = []
@@ -315,12 +315,12 @@ class Cluster:
     def _ids(self, given: Any, batch: int) -> NDArray[np.int64]:
         """Return the token ids as a matrix, each checked."""
         if given is None:
-            if batch < 1:
+            if not isinstance(batch, int | np.integer) or batch < 1:
                 raise _bad("batch", f"it is {batch}", "Give a whole number from 1 on")
             random = np.random.default_rng(self.config.rng_seed)
             return random.integers(0, self.cost.vocab, (batch, self.config.seq), dtype=np.int64)
         try:
-            ids = np.array(given)
+            ids = np.asarray(given)
         except ValueError as error:
             raise _bad("input_ids", "the prompts differ in length", "Drive prompts of one length together") from error
         if ids.ndim == 1:
@@ -343,13 +343,13 @@ class Cluster:
         if micro_batches is None:
             most = 2 * len(self._seats())
             return max(n for n in range(1, batch + 1) if batch % n == 0 and n <= max(1, most))
-        if micro_batches < 1 or batch % micro_batches:
+        if not isinstance(micro_batches, int | np.integer) or micro_batches < 1 or batch % micro_batches:
             found = f"it is {micro_batches}, and the batch {batch}"
             raise _bad("micro_batches", found, "Give a divisor of the batch")
-        return micro_batches
+        return int(micro_batches)
 
     def _check(self, ids: NDArray[np.int64], steps: int, logits: str) -> None:
-        if steps < 0:
+        if not isinstance(steps, int | np.integer) or steps < 0:
             raise _bad("steps", f"it is {steps}", "Give a whole number from 0 on")
         if logits not in LOGITS:
             raise _bad("logits", f"it is {logits!r}", f"Give one of {', '.join(LOGITS)}")
