@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
-from headway.cluster.stage import Stage
+from headway.cluster.stage import DTYPES, Stage
 
 
 class Pipeline:
@@ -20,6 +20,10 @@ class Pipeline:
         self.stage, self.group = stage, group
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
         self._schedules: dict[tuple[int, int, int], ScheduleGPipe] = {}
+        kinds = tuple(DTYPES.values())
+        told = [torch.zeros(1, dtype=torch.int64, device=stage.device) for _ in range(self.world)]
+        dist.all_gather(told, torch.tensor([kinds.index(stage.dtype)], device=stage.device), group=group)
+        self._given_dtype = kinds[int(told[max(0, self.rank - 1)])]  # the stage before may compute in another
 
     def forward(self, ids: torch.Tensor | None, batch: int, length: int, micro_batches: int) -> torch.Tensor | None:
         """Run one forward, after what the stages' caches hold.
@@ -61,15 +65,15 @@ class Pipeline:
         key = (batch, length, micro_batches)
         if key not in self._schedules:
             stage = self.stage
+            ids = torch.empty((batch, length), dtype=torch.int64, device="meta")
             hidden = torch.empty((batch, length, stage.hidden), dtype=stage.dtype, device="meta")
-            inputs = torch.empty((batch, length), dtype=torch.int64, device="meta") if stage.first else hidden
             logits = torch.empty((batch, length, stage.vocab), dtype=stage.dtype, device="meta")
             engine = PipelineStage(
                 stage,
                 self.rank,
                 self.world,
                 stage.device,
-                input_args=inputs,
+                input_args=ids if stage.first else hidden.to(self._given_dtype),
                 output_args=logits if stage.last else hidden,
                 group=self.group,
             )

@@ -202,7 +202,7 @@ class Stage(nn.Module):
 
         Args:
             inputs: Token ids ``(batch, length)`` int64 for the first stage, else hidden states
-                ``(batch, length, hidden)``.
+                ``(batch, length, hidden)`` of any floating type.
 
         Returns:
             Hidden states ``(batch, length, hidden)``, of the last stage logits ``(batch, length, vocab)``.
@@ -210,8 +210,8 @@ class Stage(nn.Module):
         began = perf_counter_ns()
         cache = self._caches[self._turn]
         self._turn = (self._turn + 1) % len(self._caches)
-        given = {"input_ids" if self.first else "inputs_embeds": inputs, self._cache_name: cache}
-        out = self.body(**given, use_cache=True).last_hidden_state
+        given = {"input_ids": inputs} if self.first else {"inputs_embeds": inputs.to(self.dtype)}
+        out = self.body(**given, **{self._cache_name: cache}, use_cache=True).last_hidden_state
         if self.head is not None:
             out = nn.functional.linear(out, self.head)
         if self.device.type == "cuda":
