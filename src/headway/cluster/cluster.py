@@ -315,7 +315,7 @@ class Cluster:
     def _ids(self, given: Any, batch: int) -> NDArray[np.int64]:
         """Return the token ids as a matrix, each checked."""
         if given is None:
-            if not isinstance(batch, int | np.integer) or batch < 1:
+            if not _is_whole(batch) or batch < 1:
                 raise _bad("batch", f"it is {batch}", "Give a whole number from 1 on")
             random = np.random.default_rng(self.config.rng_seed)
             return random.integers(0, self.cost.vocab, (batch, self.config.seq), dtype=np.int64)
@@ -343,13 +343,13 @@ class Cluster:
         if micro_batches is None:
             most = 2 * len(self._seats())
             return max(n for n in range(1, batch + 1) if batch % n == 0 and n <= max(1, most))
-        if not isinstance(micro_batches, int | np.integer) or micro_batches < 1 or batch % micro_batches:
+        if not _is_whole(micro_batches) or micro_batches < 1 or batch % micro_batches:
             found = f"it is {micro_batches}, and the batch {batch}"
             raise _bad("micro_batches", found, "Give a divisor of the batch")
         return int(micro_batches)
 
     def _check(self, ids: NDArray[np.int64], steps: int, logits: str) -> None:
-        if not isinstance(steps, int | np.integer) or steps < 0:
+        if not _is_whole(steps) or steps < 0:
             raise _bad("steps", f"it is {steps}", "Give a whole number from 0 on")
         if logits not in LOGITS:
             raise _bad("logits", f"it is {logits!r}", f"Give one of {', '.join(LOGITS)}")
@@ -533,6 +533,10 @@ class Cluster:
             rss_bytes=answer.rss_bytes,
             precision=report.precision,
         )
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _bad(name: str, found: str, next_step: str) -> ArgumentError:
