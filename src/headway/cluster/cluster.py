@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -82,6 +81,7 @@ class Cluster:
     _built: dict[str, tuple[range, str]] = field(default_factory=dict)
     _doing: str = "waiting"
     _next_step: int = 0
+    _unended: bool = False  # a drive began in the group that is there, and did not end
     _why_broken: ClusterError | None = None
     _began: str = ""
 
@@ -204,10 +204,13 @@ class Cluster:
         recovered: list[str] = []
         n_forwards = max(1, steps)
         longest_s = self.config.timeout_s * (n_forwards + 2)
-        self._doing = "driving"
         while True:
             try:
                 coordinator.look(self._seats())
+                if self._unended:
+                    coordinator.leave(self._seats())
+                    self._rebuild()
+                self._doing, self._unended = "driving", True
                 order = Drive(
                     generation=coordinator.generation,
                     ids=ids.tobytes(),
@@ -222,10 +225,7 @@ class Cluster:
                 break
             except NodeLost as lost:
                 recovered += self._recover(lost)
-            except ClusterError as error:
-                self._why_broken = error
-                raise
-        self._doing = "ready"
+        self._doing, self._unended = "ready", False
         self._next_step += n_forwards
         return self._result(mode, parts, ids.shape, answers, recovered)
 
@@ -251,6 +251,7 @@ class Cluster:
             placement = self._without(addr)
             if (coordinator := self._coordinator) is not None:
                 coordinator.look(())
+                self._drop_standbys(but=addr)
                 if addr in before:
                     coordinator.leave(before)
                     self._rebuild()
@@ -429,7 +430,7 @@ class Cluster:
         coordinator = self._running()
         generation = coordinator.generation + 1
         coordinator.form(self._seats(), {addr: self._place(addr, generation) for addr in self._seats()})
-        self._doing, self._why_broken = "ready", None
+        self._doing, self._unended, self._why_broken = "ready", False, None
 
     def _rebuild(self) -> None:
         """Build what the placement has and the nodes have not, and form the group anew."""
@@ -446,28 +447,30 @@ class Cluster:
         said: list[str] = []
         while True:
             try:
-                gone = [addr for addr in self._members() if addr in coordinator.lost]
-                stages = [addr for addr in gone if addr in self._seats()]
-                for addr in gone:
-                    if addr not in stages:
-                        self._without(addr)
-                said.extend(self._replace(addr, lost) for addr in stages)
+                self._drop_standbys()
+                stages = [addr for addr in self._seats() if addr in coordinator.lost]
+                said.extend([self._replace(addr, lost) for addr in stages])
                 coordinator.leave(self._seats())
                 self._rebuild()
             except NodeLost as more:
                 lost = more
             else:
-                self._doing = "driving"
                 return said
 
+    def _drop_standbys(self, but: str = "") -> None:
+        """Take the standbys that are gone out of the placement."""
+        seats, lost = self._seats(), self._running().lost
+        for addr in self._members():
+            if addr in lost and addr not in seats and addr != but:
+                self._without(addr)
+
     def _replace(self, addr: str, lost: NodeLost) -> str:
-        """Give a stage to its standby; without one, let the others leave what they cannot end."""
+        """Give a stage to its standby; without one, tell the others to leave what they cannot end."""
         coordinator, placement = self._running(), self._planned()
         heir = placement.standby_of(addr)
         if heir is None:
             self._why_broken = self._gone(lost, "go on")
-            with contextlib.suppress(NodeLost, ClusterError):
-                coordinator.leave(self._seats())
+            coordinator.give_up(self._seats())
             raise self._why_broken
         self._without(addr)
         layers = next(stage.layers for stage in self._planned().stages if stage.addr == heir.addr)
@@ -482,6 +485,13 @@ class Cluster:
             layers = "" if stage is None else f" (layers {stage.layers.start}..{stage.layers.stop})"
             parts.append(f"{addr}{layers}: {why}")
         addr = next(iter(lost.why))
+        if not self._built:
+            return ClusterError(
+                f"Cannot {to_do}: lost {'; '.join(parts)}",
+                "Look at how it ended, and launch again, or without it",
+                "node-lost",
+                lost=dict(lost.why),
+            )
         return ClusterError(
             f"Cannot {to_do}: lost {'; '.join(parts)}; no standby holds these layers",
             f'Add a [[node]] with role = "standby" and standby_for = "{addr}", or place its layers on the others '

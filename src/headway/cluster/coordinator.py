@@ -34,6 +34,10 @@ from headway.cluster.report import NodeReport
 from headway.errors import ClusterError
 
 _LOOK_S: Final = 0.05
+_SURE_S: Final = 0.1
+"""A worker is silent for so long once more before it counts as hung: the one that did not hear may be this process."""
+_END_S: Final = 0.2
+"""So long a process may take to end after its connection [s]."""
 
 
 _Done = Callable[[str, AnyMessage], bool]
@@ -68,6 +72,7 @@ class Coordinator:
         self.watch = watch
         self.lost: dict[str, str] = {}
         self.generation = -1
+        self._silent_since: dict[str, float] = {}
         self.hub = Hub(config.listen, config.port, self._token, [node.addr for node in config.nodes])
         try:
             self.launcher: Launcher = launcher_of(config)
@@ -105,12 +110,20 @@ class Coordinator:
 
     def build(self, orders: Mapping[str, Build]) -> dict[str, NodeReport]:
         """Have stages built, all at once; return what each node says of its own."""
-        self._tell(orders)
-        return _reports(self._gather(orders, _is(Built), self._config.launch_timeout_s, "build"))
+        new = {addr: order for addr, order in orders.items() if addr not in self.hub.hellos and addr not in self.lost}
+        there = {addr: order for addr, order in orders.items() if addr not in new}
+        self._tell(there)
+        built = self.start(new) if new else {}
+
+        def done(addr: str, answer: AnyMessage) -> bool:
+            return isinstance(answer, Built) and _is_of(there[addr], NodeReport.from_json(answer.report))
+
+        return built | _reports(self._gather(there, done, self._config.launch_timeout_s, "build"))
 
     def form(self, seats: Sequence[str], places: Mapping[str, LogPlace | None]) -> None:
         """Form a new group of these workers, in the order of their stages."""
         self.generation += 1
+        self.hub.keys.begin()
         timeout_s = self._config.timeout_s
         self._tell(
             {
@@ -138,12 +151,17 @@ class Coordinator:
         answers = self._gather(seats, self._of_now(Driven), longest_s, "drive", in_group=True)
         return {addr: answer for addr, answer in answers.items() if isinstance(answer, Driven)}
 
-    def leave(self, seats: Sequence[str]) -> None:
-        """Have those that are still there give up what they run, and wait until they have."""
+    def give_up(self, seats: Sequence[str]) -> list[str]:
+        """Tell those that are still there to give up what they run; return who that is."""
         there = [addr for addr in seats if addr not in self.lost]
         self.hub.keys.forget()
         self._tell(dict.fromkeys(there, Leave(generation=self.generation)))
-        self._gather(there, self._of_now(Left), self._config.timeout_s, "give up")
+        return there
+
+    def leave(self, seats: Sequence[str]) -> None:
+        """Have those that are still there give up what they run, and wait until they have."""
+        there = self.give_up(seats)
+        self._gather(there, self._of_now(Left), self._config.timeout_s, "give up", giving_up=True)
 
     def stop(self, addr: str) -> None:
         """End one worker."""
@@ -182,6 +200,7 @@ class Coordinator:
         to_do: str,
         *,
         in_group: bool = False,
+        giving_up: bool = False,
     ) -> dict[str, AnyMessage]:
         """Wait for the answer of each that is done; return them by address."""
         answers: dict[str, AnyMessage] = {}
@@ -192,7 +211,7 @@ class Coordinator:
             if heard is not None:
                 self._note(heard)
                 addr, answer = heard.addr, heard.message
-                if isinstance(answer, Failed):
+                if isinstance(answer, Failed) and not giving_up:
                     raise _refused(addr, to_do, answer)
                 if answer is not None and addr in addrs and done(addr, answer):
                     answers[addr] = answer
@@ -212,17 +231,23 @@ class Coordinator:
             raise NodeLost(gone)
 
     def _note(self, heard: Heard) -> None:
-        if heard.message is None:
-            self._lose(heard.addr, self.launcher.ended(heard.addr) or "its connection ended")
+        if heard.message is None and heard.addr not in self.lost:
+            end = time.monotonic() + _END_S
+            while (why := self.launcher.ended(heard.addr)) is None and time.monotonic() < end:
+                time.sleep(0.01)
+            self._lose(heard.addr, why or "its connection ended")
+            self.launcher.kill(heard.addr)
 
     def _lose(self, addr: str, why: str) -> None:
         self.lost.setdefault(addr, why)
 
     def _watch_hearts(self, addrs: Sequence[str] | Mapping[str, object] = ()) -> None:
         """End those that have not been heard for too long, and those that ended before they came."""
-        patience = self._config.heartbeat_s
+        patience, now = self._config.heartbeat_s, time.monotonic()
         for addr in self.hub.connected():
-            if addr not in self.lost and self.hub.silent_s(addr) > patience:
+            if addr in self.lost or self.hub.silent_s(addr) <= patience:
+                self._silent_since.pop(addr, None)
+            elif now - self._silent_since.setdefault(addr, now) > _SURE_S:
                 self._lose(addr, f"hung: no sign of life for {patience:g} s")
                 self.hub.drop(addr)
                 self.launcher.kill(addr)
@@ -247,8 +272,9 @@ class Coordinator:
         )
 
 
-def _is(kind: type[Built]) -> _Done:
-    return lambda _, answer: isinstance(answer, kind)
+def _is_of(order: Build, report: NodeReport) -> bool:
+    """Return whether a report is of that order, and not of one before that was given up."""
+    return (report.layers, report.precision) == (range(order.start, order.stop), order.precision)
 
 
 def _reports(answers: Mapping[str, AnyMessage]) -> dict[str, NodeReport]:

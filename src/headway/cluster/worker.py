@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _END_S: Final = 2.0
 """So long the main thread may take to end when the coordinator is gone [s]."""
+_AGAIN_S: Final = 0.05
 
 
 def work(host: str, port: int, token: str, addr: str, beat_s: float = 1.0) -> int:
@@ -83,6 +84,7 @@ class _Worker:
     log: StageLog = field(default_factory=StageLog)
     forwards: int = 0
     generation: int = -1
+    within: int | None = None  # the generation of what is being done
     left: int = -1  # the last generation that was given up
     store: Any = None
     own_sockets: set[int] = field(default_factory=set)
@@ -91,7 +93,12 @@ class _Worker:
     def hear(self) -> None:
         """Take what the coordinator says; without it this process has no reason to be."""
         with contextlib.suppress(EOFError):
-            while (message := self.channel.receive()) is not None:
+            while True:
+                given_up = self.within is not None and self.within <= self.left
+                message = self.channel.receive(_AGAIN_S if given_up else None)
+                if message is None:
+                    _shut_sockets(self.own_sockets)  # those that the engine has opened since
+                    continue
                 if isinstance(message, Failed):
                     _write(sys.stderr, f"headway: Cannot join as {self.addr}: {message.what}. {message.next_step}.")
                     break
@@ -99,9 +106,7 @@ class _Worker:
                     self.left = max(self.left, message.generation if isinstance(message, Leave) else self.generation)
                     _shut_sockets(self.own_sockets)
                 self.todo.put(message)
-                if isinstance(message, Stop):
-                    return
-        self.left = self.generation
+        self.left = self.within if self.within is not None else self.generation
         _shut_sockets(self.own_sockets)
         self.todo.put(Stop(reason="failed"))
         time.sleep(_END_S)
@@ -132,10 +137,8 @@ class _Worker:
         match message:
             case Build():
                 self.build(message)
-            case Form():
-                self.form(message)
-            case Drive():
-                self.drive(message)
+            case Form() | Drive():
+                self.in_group(message)
             case Leave():
                 self.leave()
                 self.log.close("failed")
@@ -170,6 +173,25 @@ class _Worker:
         report = msgspec.json.encode(self.stage.report(self.addr, resident_bytes()).to_json()).decode()
         _write(sys.stdout, f"NODEREPORT {report}\nserving on {self.addr}")
         self.tell(Built(report=report))
+
+    def in_group(self, order: Form | Drive) -> None:
+        """Form a group or run a drive in it; what has been given up ends without a word, for a `Leave` follows."""
+        self.within = order.generation
+        try:
+            if order.generation <= self.left:
+                return
+            if isinstance(order, Form):
+                self.form(order)
+            else:
+                self.drive(order)
+        except Exception as error:
+            if isinstance(order, Drive) and order.generation > self.left and not _is_of_a_peer(error):
+                raise
+            # whose end it was the coordinator knows better; it says what to do next
+            self.leave()
+            self.tell(Left(generation=order.generation, why=_root(error)))
+        finally:
+            self.within = None
 
     def form(self, order: Form) -> None:
         """Join the group of a generation; a newer one may be on its way already."""
@@ -208,35 +230,30 @@ class _Worker:
                 dist.destroy_process_group()
 
     def drive(self, order: Drive) -> None:
-        """Run a drive; one whose group has been given up ends without a word, for a `Leave` follows."""
+        """Run a drive."""
         from headway.cluster.drive import run
 
-        if self.pipeline is None or order.generation <= self.left:
+        if self.pipeline is None or order.generation != self.generation:
             return
         self.forwards = 0
 
         def counted() -> None:
             self.forwards += 1
 
-        try:
-            driven = run(self.pipeline, order, self.log, counted)
-        except Exception as error:
-            if order.generation <= self.left or _is_of_a_peer(error):
-                # whose end it was the coordinator knows better; it says what to do next
-                self.leave()
-                self.tell(Left(generation=order.generation, why=str(error)))
-                return
-            raise
-        self.tell(driven)
+        self.tell(run(self.pipeline, order, self.log, counted))
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process, also a stopped one, when the thread that started it ends: on Linux alone."""
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process, also a stopped one, when the thread that started it ends: on Linux alone.
+
+    Args:
+        parent: The process that started it; in a container its number may be 1.
+    """
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-    if os.getppid() == 1:
+    if os.getppid() != parent:
         os._exit(3)  # it had ended before
 
 
@@ -258,7 +275,14 @@ def _write(stream: TextIO, text: str) -> None:
 def _failed(error: Exception) -> Failed:
     if isinstance(error, HeadwayError):
         return Failed(what=error.what, next_step=error.next_step, slug=error.slug)
-    return Failed(what=f"{type(error).__name__}: {error}")
+    return Failed(what=_root(error))
+
+
+def _root(error: BaseException) -> str:
+    """Return what an error comes from: the engine wraps what a stage raises."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}"
 
 
 def _is_of_a_peer(error: Exception) -> bool:

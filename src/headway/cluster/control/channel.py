@@ -7,8 +7,10 @@ proof a frame is short and soon, or the connection is closed.
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 import socket
+import struct
 import threading
 from multiprocessing.connection import Connection
 from typing import Final
@@ -19,7 +21,7 @@ from headway.cluster.control.message import AnyMessage, decode, encode
 from headway.errors import ClusterError
 
 PATIENCE_S: Final = 5.0
-"""So long a stranger may take for each frame of the proof [s]."""
+"""So long a stranger may say nothing in the middle of the proof, and a peer take nothing of what it is sent [s]."""
 _NONCE: Final = 32
 _FRAME: Final = 64
 _REFUSED: Final = (OSError, EOFError, ValueError)
@@ -68,7 +70,7 @@ def connect(host: str, port: int, token: str) -> Channel:
     """Return a channel to the coordinator.
 
     Raises:
-        ClusterError: Nobody listens there, or the two tokens differ.
+        ClusterError: Nobody listens there or says a word, or the two tokens differ.
     """
     try:
         peer = socket.create_connection((host, port), timeout=PATIENCE_S)
@@ -80,11 +82,20 @@ def connect(host: str, port: int, token: str) -> Channel:
         ) from error
     connection = as_connection(peer)
     try:
-        theirs = _take(connection)
+        theirs = connection.recv_bytes(_FRAME)
+    except _REFUSED:
+        connection.close()
+        raise ClusterError(
+            f"Cannot join the coordinator at {host}:{port}: what listens there does not say who it is",
+            "Give the address that the coordinator prints",
+            "no-coordinator",
+        ) from None
+    try:
         ours = secrets.token_bytes(_NONCE)
         connection.send_bytes(_proof(token, b"worker", theirs, ours))
         connection.send_bytes(ours)
-        if hmac.compare_digest(_take(connection), _proof(token, b"coordinator", theirs, ours)):
+        if hmac.compare_digest(connection.recv_bytes(_FRAME), _proof(token, b"coordinator", theirs, ours)):
+            _wait_for(connection, 0.0, socket.SO_RCVTIMEO, socket.SO_SNDTIMEO)
             return Channel(connection)
     except _REFUSED:
         pass
@@ -97,10 +108,12 @@ def connect(host: str, port: int, token: str) -> Channel:
 
 
 def as_connection(peer: socket.socket) -> Connection:
-    """Return a connected socket as a connection of frames, without the wait for more to send."""
+    """Return a connected socket as a connection of frames that waits for its peer no longer than `PATIENCE_S`."""
     peer.settimeout(None)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return Connection(peer.detach())
+    connection = Connection(peer.detach())
+    _wait_for(connection, PATIENCE_S, socket.SO_RCVTIMEO, socket.SO_SNDTIMEO)
+    return connection
 
 
 def accept(connection: Connection, token: str) -> Channel | None:
@@ -108,9 +121,10 @@ def accept(connection: Connection, token: str) -> Channel | None:
     try:
         ours = secrets.token_bytes(_NONCE)
         connection.send_bytes(ours)
-        proof, theirs = _take(connection), _take(connection)
+        proof, theirs = connection.recv_bytes(_FRAME), connection.recv_bytes(_FRAME)
         if hmac.compare_digest(proof, _proof(token, b"worker", ours, theirs)):
             connection.send_bytes(_proof(token, b"coordinator", ours, theirs))
+            _wait_for(connection, 0.0, socket.SO_RCVTIMEO)  # to send stays bounded: the peer may be stopped
             return Channel(connection)
     except _REFUSED:
         pass
@@ -118,10 +132,11 @@ def accept(connection: Connection, token: str) -> Channel | None:
     return None
 
 
-def _take(connection: Connection) -> bytes:
-    if not connection.poll(PATIENCE_S):
-        raise EOFError
-    return connection.recv_bytes(_FRAME)
+def _wait_for(connection: Connection, longest_s: float, *options: int) -> None:
+    """Let reads or writes wait for the peer so long [s]; 0: as long as it takes."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as it:
+        for option in options:
+            it.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(longest_s), int(longest_s % 1 * 1e6)))
 
 
 def _proof(token: str, role: bytes, coordinator: bytes, worker: bytes) -> bytes:

@@ -17,7 +17,7 @@ from headway.cluster.control.message import AnyMessage, Beat, Failed, Hello, Sto
 from headway.errors import ClusterError
 
 _STRANGERS: Final = 64
-"""So many connections may be unproved at once."""
+"""So many connections may be unproved at once; one more, and the oldest is closed."""
 _LOOK_S: Final = 0.2
 
 
@@ -52,7 +52,7 @@ class Hub:
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._socket = socket.create_server((host, port), family=family, backlog=_STRANGERS)
+            self._socket = socket.create_server((host, port), family=family, backlog=socket.SOMAXCONN)
         except OSError as error:
             raise ClusterError(
                 f"Cannot listen on {host}:{port}: {error.strerror or error}",
@@ -70,7 +70,7 @@ class Hub:
         self._stores: dict[str, Channel] = {}
         self._beats: dict[str, tuple[float, Beat]] = {}
         self.hellos: dict[str, Hello] = {}
-        self._strangers = threading.BoundedSemaphore(_STRANGERS)
+        self._strangers: list[socket.socket] = []
         self._closing = threading.Event()
         self._listening = threading.Thread(target=self._listen, name="headway-hub", daemon=True)
         self._listening.start()
@@ -91,6 +91,7 @@ class Hub:
         try:
             channel.send(message)
         except (OSError, ValueError):
+            _shut(channel)  # half a message may be on its way: whoever hears the worker hears that it is gone
             return False
         return True
 
@@ -121,11 +122,14 @@ class Hub:
         if self._closing.is_set():
             return
         self._closing.set()
+        self._listening.join()
         self._socket.close()
+        with self._lock:
+            for peer in self._strangers:
+                _end(peer)
         for addr in list(self.connected()):
             self.drop(addr)
         self.keys.forget()
-        self._listening.join()
 
     def _listen(self) -> None:
         while not self._closing.is_set():
@@ -138,20 +142,24 @@ class Hub:
                     return
                 time.sleep(_LOOK_S)  # out of file descriptors, for one
                 continue
-            if not self._strangers.acquire(blocking=False):
-                peer.close()
-                continue
+            with self._lock:
+                self._strangers.append(peer)
+                if len(self._strangers) > _STRANGERS:
+                    _end(self._strangers.pop(0))
             threading.Thread(target=self._greet, args=(peer,), daemon=True).start()
 
     def _greet(self, peer: socket.socket) -> None:
         """Let one peer prove the token and say who it is; then hear it until it ends."""
         try:
-            channel = accept(as_connection(peer), self._token)
+            channel = accept(as_connection(peer.dup()), self._token)
             hello = None if channel is None else channel.receive(timeout_s=10.0)
         except (OSError, EOFError):
             channel = hello = None
         finally:
-            self._strangers.release()
+            with self._lock:
+                if peer in self._strangers:
+                    self._strangers.remove(peer)
+                peer.close()
         if channel is None or not isinstance(hello, Hello):
             self.refused += 1
             if channel is not None:
@@ -218,3 +226,9 @@ def _shut(channel: Channel) -> None:
             it.shutdown(socket.SHUT_RDWR)
         finally:
             it.detach()
+
+
+def _end(peer: socket.socket) -> None:
+    """End a connection; the thread that reads from it closes it."""
+    with contextlib.suppress(OSError):
+        peer.shutdown(socket.SHUT_RDWR)

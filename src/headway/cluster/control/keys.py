@@ -21,11 +21,14 @@ class Keys:
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
         self._times_forgotten = 0
+        self._open = True
         self._changed = threading.Condition()
 
     def answer(self, call: StoreCall) -> StoreReply:
         """Return what an operation yields."""
         with self._changed:
+            if not self._open:
+                return StoreReply(ok=False)
             match call.op:
                 case "set":
                     self._put(call.keys[0], call.value)
@@ -48,11 +51,17 @@ class Keys:
             return StoreReply()
 
     def forget(self) -> None:
-        """Drop all keys, those of a generation that is over; who waits for one waits no longer."""
+        """Drop all keys, those of a generation that is over; until `begin` nobody waits for one."""
         with self._changed:
+            self._open = False
             self._values.clear()
             self._times_forgotten += 1
             self._changed.notify_all()
+
+    def begin(self) -> None:
+        """Take the keys of a new generation."""
+        with self._changed:
+            self._open = True
 
     def _put(self, key: str, value: bytes) -> None:
         self._values[key] = value
@@ -85,7 +94,7 @@ class _Asker:
             self._channel.send(StoreCall(op=op, keys=list(keys), timeout_s=wait_s, **given))
             reply = self._channel.receive(wait_s + self._timeout_s)
         if not isinstance(reply, StoreReply) or (not reply.ok and op in {"get", "wait"}):
-            raise RuntimeError(f"{keys[0]} did not come within {wait_s:.0f} s")
+            raise RuntimeError(f"no {keys[0]} within {wait_s:.0f} s, or the group was given up")
         return reply
 
 
@@ -117,7 +126,7 @@ def store_over(channel: Channel, timeout_s: float) -> Any:
         def wait(self, keys: list[str], timeout: Any = None) -> None:
             ask("wait", *keys, wait_s=min(_DAY_S, timeout_s if timeout is None else timeout.total_seconds()))
 
-        def delete_key(self, key: str) -> bool:
+        def deleteKey(self, key: str) -> bool:  # noqa: N802 - by this name the engine calls it
             return ask("delete", key).ok
 
     return CoordinatorStore()

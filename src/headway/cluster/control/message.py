@@ -181,4 +181,7 @@ def decode(data: bytes) -> AnyMessage:
         >>> decode(encode(Formed(generation=2)))
         Formed(generation=2)
     """
-    return _decoder.decode(data)
+    try:
+        return _decoder.decode(data)
+    except RecursionError as error:
+        raise msgspec.DecodeError(str(error)) from None

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -37,6 +39,7 @@ class LocalLauncher:
         self._nodes = {node.addr: node for node in config.nodes}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.folder = Path(tempfile.mkdtemp(prefix="headway-cluster-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)  # without a close, too
         # the kernel's death signal goes by the thread that started a process: this one lives as long as the launcher
         self._starter = ThreadPoolExecutor(1, "headway-start")
 
@@ -46,7 +49,7 @@ class LocalLauncher:
             self._processes[addr] = self._starter.submit(self._start, addr, meeting).result()
 
     def _start(self, addr: str, meeting: Meeting) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "headway", *meeting.command(addr), "--with-parent"]
+        command = [sys.executable, "-m", "headway", *meeting.command(addr), "--with-parent", str(os.getpid())]
         environ = {**os.environ, TOKEN: meeting.token}
         given = None
         if (ssh := self._nodes[addr].ssh) is not None:
@@ -79,9 +82,7 @@ class LocalLauncher:
         process = self._processes.get(addr)
         if process is None:
             return None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.2)  # its connection may end a moment before it does
-        code = process.returncode
+        code = process.poll()
         if code is None:
             return None
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
@@ -91,7 +92,9 @@ class LocalLauncher:
     def said(self, addr: str) -> str:
         """Return the last line that a worker wrote."""
         with contextlib.suppress(OSError):
-            tail = self._output(addr).read_bytes()[-_TAIL:].decode(errors="replace")
+            with self._output(addr).open("rb") as output:
+                output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL))
+                tail = output.read(_TAIL).decode(errors="replace")
             return clean(tail.strip().rpartition("\n")[2])
         return ""
 
@@ -105,14 +108,16 @@ class LocalLauncher:
 
     def close(self) -> None:
         """End all workers: those that do not by themselves are killed."""
-        running = [process for process in self._processes.values() if process.poll() is None]
-        for process in running:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE_S)
-        for addr in list(self._processes):
-            self.kill(addr)
-        self._starter.shutdown()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        end = time.monotonic() + _GRACE_S
+        try:
+            for process in self._processes.values():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, end - time.monotonic()))
+        finally:  # also when the wait is interrupted
+            for addr in list(self._processes):
+                self.kill(addr)
+            self._starter.shutdown()
+            self._remove()
 
     def _output(self, addr: str) -> Path:
         place = list(self._nodes).index(addr)
