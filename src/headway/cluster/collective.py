@@ -227,10 +227,10 @@ class _Room:
 
 def _rooms(world: int) -> list[_Room]:
     """Return where this thread sends from, and receives of each peer: kept, because fresh memory is slow."""
-    kept: list[_Room] = getattr(_KEPT, "rooms", [])
-    if len(kept) != world:
-        kept = _KEPT.rooms = [_Room(SHORT_BYTES // (world - 1)) for _ in range(world)]
-    return kept
+    kept: dict[int, list[_Room]] = _KEPT.__dict__.setdefault("rooms", {})
+    if world not in kept:
+        kept[world] = [_Room(SHORT_BYTES // (world - 1)) for _ in range(world)]
+    return kept[world]
 
 
 def _exchange(group: dist.ProcessGroup | None, rank: int, world: int, said: bytes, n_bytes: int) -> list[_Room]:
@@ -272,7 +272,7 @@ def _exchange(group: dist.ProcessGroup | None, rank: int, world: int, said: byte
         if not is_long and any(room.header[-1] == ord("L") for room in theirs):
             dist.barrier(group)
     except BaseException:
-        del _KEPT.rooms  # a late message may still be written there
+        del _KEPT.rooms[world]  # a late message may still be written there
         raise
     rooms = [*theirs[:rank], mine, *theirs[rank:]]
     _agree([bytes(room.header[:-1]) for room in rooms])
