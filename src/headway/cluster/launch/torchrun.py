@@ -69,6 +69,7 @@ def told(addrs: list[str], meeting: Meeting) -> str:
         f"  export {TOKEN}={meeting.token}",
         "and there, each node by a torchrun of its own, or from `headway` on without one:",
         *(f"  {_TORCHRUN} \\\n    {shlex.join(['headway', *meeting.command(addr)])}" for addr in addrs),
+        *_by_rank(addrs, meeting),
     ]
     if meeting.here_only:
         lines.append(
@@ -78,3 +79,16 @@ def told(addrs: list[str], meeting: Meeting) -> str:
     elif meeting.host in _ANYWHERE:
         lines.append(f"In place of {meeting.host} give an address of this host that the others reach.")
     return "\n".join(lines) + "\n"
+
+
+def _by_rank(addrs: list[str], meeting: Meeting) -> list[str]:
+    """Return what starts any of several nodes, by its rank."""
+    if len(addrs) == 1 or any("," in addr for addr in addrs):
+        return []
+    command = shlex.join(["headway", *meeting.command(addrs[0])])
+    own, names = shlex.join(["--addr", addrs[0]]), shlex.join(["--nodes", ",".join(addrs)])
+    return [
+        "or where one command is started on every host (each waits 300 s in the end for one that failed):",
+        f"  torchrun --nnodes {len(addrs)} --node-rank RANK --master-addr HOST0 --nproc-per-node 1 --no-python \\\n"
+        f"    {command.replace(own, names)}",
+    ]
