@@ -158,7 +158,9 @@ def command(
             runs = drives.go(cluster)
         document = {
             "plan": placement.to_json(),
-            "nodes": [report.to_json() for report in cluster.reports.values()],
+            "nodes": [
+                cluster.reports[one.addr].to_json() for one in cluster.config.nodes if one.addr in cluster.reports
+            ],
             "runs": [run.to_json() for run in runs],
             "log": log_of(cluster),
         }

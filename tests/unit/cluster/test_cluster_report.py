@@ -274,7 +274,7 @@ def test_the_screen_shows_predicted_against_measured_and_the_straggler():
     assert head == ["predicted"]
     assert below == ["node", "layers", "as", "forward", "predicted", "/forward", "wait", "GB/budget"]
     assert first == ["n0", "0..4", "cpu", "100", "ms", "-", "-", "0.0", "s", "1.00/-"]
-    assert second == ["n1", "4..8", "cpu", "int8", *"300 ms 150 ms 0.50 20 ms 2.00/4.00".split()]
+    assert second == ["n1", "4..8", "cpu", "int8", *["300", "ms", "150", "ms", "0.50", "20", "ms", "2.00/4.00"]]
     assert [" ".join(line) for line in rest] == [
         "pipelined, total 400 ms, critical path 300 ms",
         "straggler n1, 3.00 times the median of the others",
