@@ -87,8 +87,8 @@ def _by_rank(addrs: list[str], meeting: Meeting) -> list[str]:
         return []
     command = shlex.join(["headway", *meeting.command(addrs[0])])
     own, names = shlex.join(["--addr", addrs[0]]), shlex.join(["--nodes", ",".join(addrs)])
+    torchrun = f"torchrun --nnodes {len(addrs)} --node-rank RANK --master-addr HOST0 --nproc-per-node 1 --no-python"
     return [
         "or where one command is started on every host (each waits 300 s in the end for one that failed):",
-        f"  torchrun --nnodes {len(addrs)} --node-rank RANK --master-addr HOST0 --nproc-per-node 1 --no-python \\\n"
-        f"    {command.replace(own, names)}",
+        f"  {torchrun} \\\n    {command.replace(own, names)}",
     ]
