@@ -99,11 +99,11 @@ class ClusterConfig:
         listen: Address that the coordinator and the workers listen on.
         port: Port of the coordinator; 0: any that is free.
         launcher: ``local``, ``torchrun`` or ``ray``.
-        heartbeat_s: How often a worker says that it lives [s].
-        timeout_s: How long one step of a drive may take [s].
+        heartbeat_s: After so long without a word a worker counts as hung [s].
+        timeout_s: How long one forward of a drive may take [s].
         launch_timeout_s: How long a launch may take [s].
         threads: Of a worker; None: the cores shared among the stages.
-        log_dir: Where the run's log goes; None: none is written.
+        log_dir: The folder of runs that its log goes to; None: ``$HEADWAY_DIR``, else ``headway-logs``.
         placement: How the layers are placed.
         nodes: The nodes, in the order of the pipeline; in TOML, a `[[node]]` each.
 
