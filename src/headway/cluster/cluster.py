@@ -124,7 +124,9 @@ class Cluster:
         Raises:
             ClusterError: They do not fit, or something that has to be known is not.
         """
-        self._probes = probes or self._probes or self.probe()
+        if probes is None:
+            probes = self.probe() if self._probes is None else self._probes
+        self._probes = probes
         self.placement = plan(self.config, self.cost, self._probes)
         return self.placement
 
