@@ -163,7 +163,8 @@ def draw_run(sheet: Sheet, run: ClusterRun, shape: tuple[int, int], first: int |
     console = Console(file=sys.stdout, width=sheet.width)
     with console.capture() as capture:
         console.print(Padding(rich_table(run), (0, 0, 0, 2)))
-    print(re.sub(r" +$", "", capture.get(), flags=re.MULTILINE), end="")
+    shown = re.sub(r" +$", "", capture.get(), flags=re.MULTILINE)
+    print(shown.encode("ascii", "replace").decode() if sheet.glyphs.plain else shown, end="")
     sheet.say(*_rates(run, shape))
     if run.tokens:
         sheet.head("Generated")

@@ -160,6 +160,33 @@ def test_without_the_extra_a_run_says_what_to_install(config, capsys, monkeypatc
     assert "pip install 'headway[cluster]'" in refused(capsys, "demo")
 
 
+def test_without_the_extra_nodes_are_measured_and_planned(config):
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'safetensors', 'ray']))\n"
+        "from headway.cli.main import main\n"
+        f"path = {config()!r}\n"
+        "sys.exit([main(['cluster', *args, path]) for args in (['probe'], ['plan', '--json'], ['run'])] != [0, 0, 2])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("Run: pip install 'headway[cluster]'. [missing-extra]")
+
+
+def test_a_screen_of_ascii_is_ascii(config, measured):
+    runner = CliRunner(charset="ascii")
+    assert runner.invoke(cli, ["cluster", "plan", config()], catch_exceptions=False).exit_code == 0
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        run = ClusterRun([timing("n\N{SNOWMAN}", "0:4")], 100.0, recovered=["\N{SNOWMAN}"])
+        draw_run(Sheet(stream, width=80), run, (1, 1))
+    stream.flush()
+    assert b"n?" in stream.buffer.getvalue()
+
+
 def test_where_no_worker_is_started_here_the_extra_is_not_needed():
     def needs(top="", node=""):
         return needs_engine(ClusterConfig.from_toml(f'model = "m"\n{top}\n[[node]]\naddr = "n0"\n{node}'))
