@@ -191,6 +191,7 @@ assert dict(os.environ) == before, set(os.environ) ^ set(before)
 ids = json.loads(sys.argv[2])
 launcher, hellos = cluster._coordinator.launcher, cluster._coordinator.hub.hellos
 first = cluster.drive(ids, steps=3)
+assert [os.getpriority(os.PRIO_PROCESS, hello.pid) for hello in hellos.values()] == [os.nice(0)] * 3
 os.kill(hellos["n1"].pid, signal.SIGKILL)
 began_s = time.monotonic()
 second = cluster.drive(ids, steps=3)
@@ -352,9 +353,14 @@ def test_the_launch_of_a_job_around_it_does_not_confuse_the_logs(checkpoint_of, 
     """Under `headway run`, with the variables of every launcher there is."""
     path = toml(checkpoint_of("llama"), tmp_path / "c.toml", {"addr": "n0"}, {"addr": "n1"})
     (tmp_path / "script.py").write_text(DRIVEN)
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "torch.py").write_text(
+        "raise SystemExit('the folder that a coordinator is started in is no place of modules')"
+    )
     done = subprocess.run(
-        [f"{BIN}/headway", "run", "--dir", str(tmp_path / "outer"), "--", sys.executable, "script.py", str(path)],
-        cwd=tmp_path, env=os.environ | STRANGE, capture_output=True, text=True, check=False, timeout=60,
+        [f"{BIN}/headway", "run", "--dir", str(tmp_path / "outer"), "--", sys.executable, "../script.py", str(path)],
+        cwd=here, env=os.environ | STRANGE, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = headway.load(tmp_path / "logs")

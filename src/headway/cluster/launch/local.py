@@ -49,7 +49,7 @@ class LocalLauncher:
             self._processes[addr] = self._starter.submit(self._start, addr, meeting).result()
 
     def _start(self, addr: str, meeting: Meeting) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "headway", *meeting.command(addr), "--with-parent", str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "headway", *meeting.command(addr), "--with-parent", str(os.getpid())]
         environ = {**os.environ, TOKEN: meeting.token}
         given = None
         if (ssh := self._nodes[addr].ssh) is not None:

@@ -188,6 +188,7 @@ class RayLauncher:
         before = dict(os.environ)
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         if _own_ray():
+            os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray spells it so; else its actors would give way to every other process
             os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # so it listens on 127.0.0.1, also on Linux
             if not (Path.home() / ".ray" / "auth_token").exists() and "RAY_AUTH_TOKEN_PATH" not in os.environ:
                 os.environ.setdefault("RAY_AUTH_TOKEN", _own_token())  # else it would be written there
