@@ -68,7 +68,7 @@ class Cluster:
     Attributes:
         placement: Which layers are where; None before `plan`.
         reports: What each node said of its stage, by address.
-        run: Name of the run in Headway's log.
+        run: Name of the run in Headway's log; each launch is one.
         log_root: The folder of all runs that it is written to.
     """
 
@@ -94,7 +94,7 @@ class Cluster:
         self.checkpoint = Checkpoint.open(self.config.model)
         check_architecture(self.checkpoint)
         self.cost = ModelCost.of(self.checkpoint, self.config.placement.kv_bytes_per_token)
-        self.run = f"cluster-{Path(self.config.model).resolve().name}"
+        self.run = self._run_name()
         self.log_root = log_root(self.config.log_dir)
 
     @classmethod
@@ -150,6 +150,7 @@ class Cluster:
         if self.placement is None:
             self.plan()
         self._began = moment_name(SYSTEM.wall_ns(), os.getpid())
+        self.run = self._run_name()
         self._coordinator = Coordinator(self.config, self._tick)
         wanted = self._wanted()
         try:
@@ -305,6 +306,10 @@ class Cluster:
             return {}
         hub = self._coordinator.hub
         return {addr: hub.hellos[addr].pid for addr in self._members() if addr in hub.connected()}
+
+    def _run_name(self) -> str:
+        """Return the name of the run of this launch: two launches are no attempts of one run."""
+        return "-".join(filter(None, ("cluster", Path(self.config.model).resolve().name, self._began)))
 
     def _tick(self) -> None:
         if self.watch is not None:

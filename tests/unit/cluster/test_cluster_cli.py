@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -322,6 +323,18 @@ def test_a_name_cannot_steer_the_terminal():
     assert all(len(line) <= 80 for line in stream.getvalue().splitlines())
 
 
+def test_each_launch_is_a_run_of_its_own(config, measured, monkeypatch):
+    monkeypatch.setattr("headway.cluster.cluster.Coordinator", lambda *_: pytest.fail("far enough"))
+    cluster = Cluster.from_path(config())
+    names = set()
+    for _ in range(2):
+        with pytest.raises(pytest.fail.Exception, match="far enough"):
+            cluster.launch()
+        names.add(cluster.run)
+    assert len(names) == 2
+    assert all(name.startswith("cluster-llama-2") for name in names)
+
+
 def test_who_has_not_come_is_starting_and_who_only_waits_is_a_standby(folder, config, measured):
     cluster = Cluster.from_path(config(TWO + STANDBY))
     cluster.plan()
@@ -373,7 +386,7 @@ def test_a_model_is_run_over_two_workers(home, config):
     assert [one.addr for one in first.timings] == ["n0", "n1"]
     assert first.tokens == second.tokens
     assert [len(row) for row in first.tokens] == [3, 3]
-    assert told["log"] == str(home.path / "headway-logs" / "cluster-llama")
+    assert re.fullmatch(rf"{re.escape(str(home.path))}/headway-logs/cluster-llama-[0-9]{{8}}T[0-9.-]+", told["log"])
     report = json.loads(headway(home, "report", told["log"], "--json").stdout)
     assert report["runs"][0]["steps"]["retained"] == 2 * 2 * 3
     assert left_in(home.tmp) == []
@@ -408,7 +421,7 @@ def test_the_demo_kills_a_worker_and_goes_on(home):
     assert "right (layers 4..8) was lost: killed by SIGKILL; spare took its place" in done.stdout
     assert f"The {2 * (8 + STEPS - 1) * VOCAB:,} logits of both drives are equal" in done.stdout
     assert f"{LAYERS} layers on 2 nodes" in done.stdout
-    assert "cluster-llama · 2 attempts · 2 ranks" in done.stdout
+    assert " · 2 attempts · 2 ranks" in done.stdout
     assert not any(home.path.iterdir())
     assert left_in(home.tmp) == []
 
