@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("import_time", "record", "memory", "overhead", "ledger", "model", "simulate")
+SCRIPTS = ("import_time", "record", "memory", "overhead", "ledger", "model", "simulate", "all_reduce", "cluster")
 
 
 def main() -> int:

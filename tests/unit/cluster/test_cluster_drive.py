@@ -157,6 +157,8 @@ REFUSED = {
     "generated beyond": ({"input_ids": [[1] * CONTEXT], "steps": 2}, f"{CONTEXT + 1} tokens exceed"),
     "no batch": ({"batch": 0}, "batch: it is 0"),
     "batch of half": ({"batch": 1.5}, "batch: it is 1.5"),
+    "a truth for a batch": ({"batch": True}, "batch: it is True"),
+    "a truth for steps": ({"steps": True}, "steps: it is True"),
     "mode": ({"mode": "fast"}, "'fast'.*relay, pipelined"),
     "relay in parts": ({"mode": "relay", "micro_batches": 2, "batch": 2}, "relay has one"),
     "no part": ({"mode": "pipelined", "micro_batches": 0}, "it is 0"),
