@@ -25,7 +25,7 @@ def command(
     heartbeat: float,
     token_stdin: bool,
     with_parent: int | None,
-) -> int:
+) -> None:
     """Serve a coordinator as one of its nodes.
 
     The run's token comes in HEADWAY_CLUSTER_TOKEN; `headway cluster run` prints both for the
@@ -48,7 +48,8 @@ def command(
             f"Set {TOKEN} to the one that it prints",
             "no-token",
         )
-    return work(host.strip("[]"), int(port), token, addr or _by_rank(nodes), heartbeat / BEATS)
+    status = work(host.strip("[]"), int(port), token, addr or _by_rank(nodes), heartbeat / BEATS)
+    os._exit(status)  # its log is closed and its output flushed; to take the engine's modules apart takes seconds
 
 
 def _by_rank(nodes: str | None) -> str:

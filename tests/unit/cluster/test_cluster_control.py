@@ -28,17 +28,10 @@ from headway.cluster.control.message import AnyMessage, Beat, Drive, Failed, Hel
 from headway.cluster.coordinator import Coordinator, NodeLost
 from headway.errors import ClusterError
 
+from unit.cluster.processes import LOOPBACK, listening, lives, until
+
 TOKEN = "0123456789abcdef"
 HELLO = Hello(addr="n0", pid=1, host="h")
-
-
-def until(condition, within_s=10.0):
-    """Wait for a condition; return what it gave."""
-    end = time.monotonic() + within_s
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not come to be"
-        time.sleep(0.005)
-    return found
 
 
 @pytest.fixture
@@ -70,7 +63,7 @@ def joins(hub, addr="n0"):
 
 def is_closed(peer):
     """Tell whether the other end has closed a socket, after what it sent."""
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(OSError):
         while peer.recv(4096):
             pass
     return True
@@ -101,7 +94,7 @@ def test_a_worker_with_another_token_is_refused(hub, token):
 )
 def test_whatever_else_a_stranger_says_is_refused_at_once(hub, stranger, said):
     peer = stranger()
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(OSError):
         peer.sendall(said)
         peer.shutdown(socket.SHUT_WR)
     assert is_closed(peer)
@@ -132,7 +125,7 @@ def test_one_that_stops_in_the_middle_is_given_up(monkeypatch, hub, stranger, sa
 def test_a_worker_joins_past_any_number_of_idle_connections(hub, stranger, said):
     idle = [stranger() for _ in range(200)]
     for peer in idle:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             peer.sendall(said)
     joins(hub)
     assert threading.active_count() < 100
@@ -182,7 +175,7 @@ def test_an_overheard_proof_is_of_no_use(hub, stranger):
         assert hub.hear(10.0).message is None
         thread.join()
     peer = stranger()
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(OSError):
         peer.sendall(b"".join(said))
     assert is_closed(peer)
     until(lambda: hub.refused == 1)
@@ -249,6 +242,20 @@ def test_sending_to_a_worker_that_does_not_read_ends_and_it_is_gone(monkeypatch,
         assert not hub.send("n0", large)
         assert hub.hear(10.0).message is None
     assert not hub.send("n0", message.Stop())
+
+
+def test_a_long_message_on_its_way_is_a_sign_of_life(hub):
+    with contextlib.closing(connect(hub.host, hub.port, TOKEN)) as channel:
+        channel.send(HELLO)
+        assert hub.hear(10.0).message == HELLO
+        end, longest = time.monotonic() + 1.0, 0.0
+        os.write(channel.fileno(), struct.pack("!i", 1_000_000))
+        while time.monotonic() < end:
+            os.write(channel.fileno(), bytes(10))
+            time.sleep(0.01)
+            longest = max(longest, hub.silent_s("n0"))
+        assert longest < 0.7
+        until(lambda: hub.silent_s("n0") > 0.9)  # and then nothing more
 
 
 @pytest.fixture
@@ -398,22 +405,6 @@ def test_the_engine_finds_its_keys_over_the_channel(hub):
             own.get("a")
 
 
-def listening(pid):
-    """Return the addresses, in hexadecimal, on which a process listens."""
-    inodes = set()
-    for number in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            kind, _, inode = str(number.readlink()).partition(":")
-            if kind == "socket":
-                inodes.add(inode.strip("[]"))
-    found = []
-    for table in ("tcp", "tcp6"):
-        rows = [line.split() for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]]
-        found += [row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes]
-    return found
-
-
-LOOPBACK = "0100007F" if sys.byteorder == "little" else "7F000001"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="reads /proc")
 
 
@@ -442,7 +433,7 @@ def test_workers_start_wait_and_end_with_the_coordinator(coordinator):
         assert coordinator._token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
     coordinator.close()
     assert not folder.exists()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert not any(lives(pid) for pid in pids)
 
 
 def test_a_worker_that_ends_before_it_comes_is_named_with_its_last_word(coordinator, monkeypatch):

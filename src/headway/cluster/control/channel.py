@@ -22,6 +22,8 @@ from headway.errors import ClusterError
 
 PATIENCE_S: Final = 5.0
 """So long a stranger may say nothing in the middle of the proof, and a peer take nothing of what it is sent [s]."""
+_LAST_RECEIVED: Final = 52
+"""Where Linux's `struct tcp_info` has how long ago data came [ms]."""
 _NONCE: Final = 32
 _FRAME: Final = 64
 _REFUSED: Final = (OSError, EOFError, ValueError)
@@ -56,6 +58,15 @@ class Channel:
             return decode(self._connection.recv_bytes())
         except (OSError, msgspec.DecodeError) as error:
             raise EOFError(str(error)) from error
+
+    def quiet_s(self) -> float | None:
+        """Return how long ago anything came, also a part of a message [s]; None where the system does not say."""
+        try:
+            with socket.socket(fileno=os.dup(self.fileno())) as it:
+                told = it.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED + 4)
+            return float(struct.unpack_from("I", told, _LAST_RECEIVED)[0]) / 1e3
+        except (AttributeError, OSError, struct.error):
+            return None
 
     def fileno(self) -> int:
         """Return the socket's number."""

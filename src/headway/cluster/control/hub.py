@@ -103,7 +103,11 @@ class Hub:
     def silent_s(self, addr: str) -> float:
         """Return how long ago a worker was last heard [s]."""
         at, _ = self._beats.get(addr, (time.monotonic(), None))
-        return time.monotonic() - at
+        silent = time.monotonic() - at
+        with self._lock:
+            channel = self._channels.get(addr)
+            quiet = None if channel is None else channel.quiet_s()  # a long message may be on its way
+        return silent if quiet is None else min(silent, quiet)
 
     def beat(self, addr: str) -> Beat:
         """Return the last beat of a worker."""
