@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -250,6 +251,23 @@ def test_which_gpu_a_worker_has_is_for_ray_to_say():
     nodes = (NodeConfig(addr="n0", device="cuda:1"),)
     with pytest.raises(ArgumentError, match='Give device = "cuda"'):
         launcher_of(ClusterConfig(model="m", launcher="ray", nodes=nodes))
+
+
+def test_a_ray_that_is_gone_is_named_at_once(monkeypatch, tmp_path):
+    """By the address that was given, and by the one that `ray start` left behind."""
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        gone = f"127.0.0.1:{server.getsockname()[1]}"
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("RAY_ADDRESS", gone)
+    for _ in range(2):
+        launcher = launcher_of(ClusterConfig(model="m", launcher="ray", nodes=(NodeConfig(addr="n0"),)))
+        with pytest.raises(ClusterError, match=rf"Cannot reach Ray at {gone}: .*refused.*RAY_ADDRESS=local"):
+            launcher.start(["n0"], MEETING)
+        launcher.close()
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        (tmp_path / "ray").mkdir(exist_ok=True)
+        (tmp_path / "ray" / "ray_current_cluster").write_text(gone)
 
 
 SSH = """#!{python}

@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from headway.errors import ArgumentError, ClusterError
 from headway.sources.text import clean
 
 _GRACE_S: Final = 3.0
+_KNOCK_S: Final = 5.0
 _OBJECTS_BYTES: Final = 80 * 1024 * 1024
 """Room for Ray's objects, its least: tensors do not go there."""
 _AROUND: Final = ("Worker exit detail: ", " Some common causes")
@@ -124,19 +126,22 @@ class RayLauncher:
     def _connect(self, n_workers: int) -> None:
         if self._ray.is_initialized():
             return
-        own = _own_ray()
+        address = _address()
         try:
-            if own:
+            if address is None:
                 # the kernel ends Ray's processes with the thread that started them: this one lives as long as they
                 self._starter = ThreadPoolExecutor(1, "headway-ray")
                 self._starter.submit(self._start_ray, n_workers).result()
             else:
-                self._ray.init(log_to_driver=False, logging_level=logging.ERROR)
+                _knock(address)
+                self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError) as error:
             said = clean(str(error).strip().partition("\n")[0])
             raise ClusterError(
-                f"Cannot {'start' if own else 'reach'} Ray: {said}",
-                "Look at its logs" if own else "Give RAY_ADDRESS; with RAY_ADDRESS=local one is started here",
+                f"Cannot {'start Ray' if address is None else f'reach Ray at {clean(address)}'}: {said}",
+                "Look at its logs"
+                if address is None
+                else "Start it there, or set RAY_ADDRESS=local for one of its own",
                 "no-start",
             ) from error
         self._connected = True
@@ -176,8 +181,8 @@ class RayLauncher:
         self._places = self._ray.util.placement_group(bundles, strategy=strategy)
         if not self._places.wait(self._timeout_s):
             raise ClusterError(
-                f"Cannot start {len(addrs)} workers by Ray: it had no room for them within {self._timeout_s:g} s; "
-                f"each takes a CPU, and of its device cuda a GPU, and they are placed {strategy}",
+                f"Cannot start the workers of {len(addrs)} nodes by Ray: no room within {self._timeout_s:g} s; "
+                f"each takes a CPU, one of device cuda a GPU as well, and they are placed {strategy}",
                 "Look at `ray status`, or give fewer nodes",
                 "no-start",
             )
@@ -187,8 +192,9 @@ class RayLauncher:
         """What Ray is told by its environment, when it is one of our own: nobody else is to know of it."""
         before = dict(os.environ)
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        if _own_ray():
-            os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray spells it so; else its actors would give way to every other process
+        if _address() is None:
+            # else its actors would give way to every other process
+            os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - as Ray spells it
             os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # so it listens on 127.0.0.1, also on Linux
             if not (Path.home() / ".ray" / "auth_token").exists() and "RAY_AUTH_TOKEN_PATH" not in os.environ:
                 os.environ.setdefault("RAY_AUTH_TOKEN", _own_token())  # else it would be written there
@@ -210,11 +216,25 @@ class _Node:
         return work(host, port, token, addr, beat_s)
 
 
-def _own_ray() -> bool:
-    """Return whether Ray is to be started here: nobody named one, and ``ray start`` has not been called."""
-    address = os.environ.get("RAY_ADDRESS", "")
-    started = Path(os.environ.get("RAY_TMPDIR") or "/tmp", "ray", "ray_current_cluster")  # noqa: S108 - Ray's place
-    return address == "local" or (not address and not started.exists())
+def _address() -> str | None:
+    """Return where the Ray is that was named, or that ``ray start`` started; None where one is to be started here."""
+    if named := os.environ.get("RAY_ADDRESS"):
+        return None if named == "local" else named
+    with contextlib.suppress(OSError):
+        started = Path(os.environ.get("RAY_TMPDIR") or "/tmp", "ray", "ray_current_cluster")  # noqa: S108 - Ray's place
+        return started.read_text(encoding="utf-8").strip() or None
+    return None
+
+
+def _knock(address: str) -> None:
+    """Look whether somebody is there: Ray itself would try for minutes.
+
+    Raises:
+        OSError: Nobody is.
+    """
+    host, _, port = address.rpartition(":")
+    if "/" not in host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
 
 
 @functools.cache
