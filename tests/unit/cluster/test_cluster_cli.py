@@ -16,6 +16,7 @@ pytest.importorskip("safetensors")
 
 from headway.cli import clusterview
 from headway.cli.cluster_demo import LAYERS, STEPS, VOCAB, write_checkpoint
+from headway.cli.cluster_run import PromptIds
 from headway.cli.clustertext import draw_run, gb, needs_engine, require_engine
 from headway.cli.clusterview import ClusterView
 from headway.cli.main import cli, main
@@ -217,6 +218,14 @@ def test_prompts_that_cannot_be_read_are_one_line(given, message, tmp_path, monk
     (line,) = refused(capsys, "run", "none.toml", "--prompt-ids", given).splitlines()
     assert message in line
     assert line.endswith("[bad-prompt]")
+
+
+def test_prompts_are_ids_or_a_file_of_them(tmp_path):
+    (tmp_path / "p.json").write_text("[[1, 2], [3, 4]]")
+    read = PromptIds()
+    assert [read(given) for given in ("1,2,3", " 1  2, 3 ", f"@{tmp_path}/p.json")] == [
+        [[1, 2, 3]], [[1, 2, 3]], [[1, 2], [3, 4]],
+    ]  # fmt: skip
 
 
 def test_random_and_given_prompts_are_not_driven_together(capsys):
