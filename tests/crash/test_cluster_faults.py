@@ -378,7 +378,7 @@ def test_a_drive_that_gets_nowhere_ends_though_all_live(model, tmp_path, monkeyp
         whole = cluster._coordinator.drive
         monkeypatch.setattr(cluster._coordinator, "drive", lambda seats, order, _: whole(seats, order, 1.0))
         began = time.monotonic()
-        with pytest.raises(ClusterError, match=r"Cannot drive: .*n1.*\[(too-slow|broken-network)\]"):
+        with pytest.raises(ClusterError, match=r"Cannot drive: n1 .*\[too-slow\]"):
             cluster.drive(IDS, steps=1002)
         with pytest.raises(ClusterError, match=r"Cannot give up: n1 did not within 1 s; each says that it lives"):
             cluster.drive(IDS)

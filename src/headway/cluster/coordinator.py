@@ -161,7 +161,12 @@ class Coordinator:
     def leave(self, seats: Sequence[str]) -> None:
         """Have those that are still there give up what they run, and wait until they have."""
         there = self.give_up(seats)
-        self._gather(there, self._of_now(Left), self._config.timeout_s, "give up", giving_up=True)
+
+        def done(_: str, answer: AnyMessage) -> bool:
+            # one with a why left before it was told to: it has not come to the order yet
+            return isinstance(answer, Left) and answer.generation == self.generation and not answer.why
+
+        self._gather(there, done, self._config.timeout_s, "give up", giving_up=True)
 
     def stop(self, addr: str) -> None:
         """End one worker."""
@@ -189,7 +194,7 @@ class Coordinator:
         for addr, order in orders.items():
             self.hub.send(addr, order)  # one that is gone is found out by `_gather`
 
-    def _of_now(self, kind: type[Formed | Driven | Left]) -> _Done:
+    def _of_now(self, kind: type[Formed | Driven]) -> _Done:
         return lambda _, answer: isinstance(answer, kind) and answer.generation == self.generation
 
     def _gather(
@@ -256,8 +261,15 @@ class Coordinator:
                 self._lose(addr, why)
 
     def _too_late(self, missing: list[str], to_do: str, timeout_s: float, left: Mapping[str, str]) -> ClusterError:
+        first = next(iter(left), "")
+        if stuck := [addr for addr in missing if addr not in left and left]:
+            return ClusterError(
+                f"Cannot {to_do}: {', '.join(stuck)} says that it lives, but {first} waited for it in vain: "
+                f"{left[first]}",
+                "Look at its output, or raise timeout_s",
+                "too-slow",
+            )
         if left:
-            first = next(iter(left))
             return ClusterError(
                 f"Cannot {to_do}: the connection between stages broke ({first}: {left[first]}), and every worker lives",
                 "Look at the network between the nodes, and launch again",

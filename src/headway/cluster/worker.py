@@ -97,7 +97,8 @@ class _Worker:
                 given_up = self.within is not None and self.within <= self.left
                 message = self.channel.receive(_AGAIN_S if given_up else None)
                 if message is None:
-                    _shut_sockets(self.own_sockets)  # those that the engine has opened since
+                    if self.within is not None and self.within <= self.left:
+                        _shut_sockets(self.own_sockets)  # those that the engine has opened since
                     continue
                 if isinstance(message, Failed):
                     _write(sys.stderr, f"headway: Cannot join as {self.addr}: {message.what}. {message.next_step}.")

@@ -24,7 +24,18 @@ from headway.cluster.control import message
 from headway.cluster.control.channel import Channel, accept, as_connection, connect
 from headway.cluster.control.hub import Hub
 from headway.cluster.control.keys import Keys, store_over
-from headway.cluster.control.message import AnyMessage, Beat, Drive, Failed, Hello, StoreCall, decode, encode
+from headway.cluster.control.message import (
+    AnyMessage,
+    Beat,
+    Drive,
+    Failed,
+    Hello,
+    Leave,
+    Left,
+    StoreCall,
+    decode,
+    encode,
+)
 from headway.cluster.coordinator import Coordinator, NodeLost
 from headway.errors import ClusterError
 
@@ -434,6 +445,38 @@ def test_workers_start_wait_and_end_with_the_coordinator(coordinator):
     coordinator.close()
     assert not folder.exists()
     assert not any(lives(pid) for pid in pids)
+
+
+def test_a_worker_that_left_by_itself_is_waited_for_until_it_has_come_to_the_order(coordinator):
+    hub, answered = coordinator.hub, []
+    with contextlib.closing(connect(hub.host, hub.port, coordinator._token)) as channel:
+        channel.send(HELLO)
+        until(lambda: hub.connected() == {"n0"})
+        channel.send(Left(generation=-1, why="connection closed"))
+
+        def answer():
+            assert channel.receive(10.0) == Leave(generation=-1)
+            until(hub._heard.empty)  # the earlier word has been taken
+            answered.append(1)
+            channel.send(Left(generation=-1))
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        coordinator.leave(["n0"])
+        assert answered
+        thread.join()
+
+
+def test_one_that_lives_and_gets_nowhere_is_told_from_a_broken_network(coordinator):
+    def said(*left):
+        return str(coordinator._too_late(["n0", "n1"], "drive", 60.0, dict.fromkeys(left, "timed out")))
+
+    assert said("n0") == (
+        "Cannot drive: n1 says that it lives, but n0 waited for it in vain: timed out. "
+        "Look at its output, or raise timeout_s. [too-slow]"
+    )
+    assert "[broken-network]" in said("n0", "n1")
+    assert said().startswith("Cannot drive: n0, n1 did not within 60 s")
 
 
 def test_a_worker_that_ends_before_it_comes_is_named_with_its_last_word(coordinator, monkeypatch):
