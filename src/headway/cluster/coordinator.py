@@ -36,6 +36,8 @@ from headway.errors import ClusterError
 _LOOK_S: Final = 0.05
 _SURE_S: Final = 0.1
 """A worker is silent for so long once more before it counts as hung: the one that did not hear may be this process."""
+_BUILDING: Final = 6
+"""So many times longer it may be silent while it builds: nothing else runs while the system loads the engine."""
 _END_S: Final = 0.2
 """So long a process may take to end after its connection [s]."""
 
@@ -106,7 +108,7 @@ class Coordinator:
                 self._tell({addr: order})
             return isinstance(answer, Hello if order is None else Built)
 
-        return _reports(self._gather(orders, done, self._config.launch_timeout_s, "launch"))
+        return _reports(self._gather(orders, done, self._config.launch_timeout_s, "launch", building=True))
 
     def build(self, orders: Mapping[str, Build]) -> dict[str, NodeReport]:
         """Have stages built, all at once; return what each node says of its own."""
@@ -118,7 +120,7 @@ class Coordinator:
         def done(addr: str, answer: AnyMessage) -> bool:
             return isinstance(answer, Built) and _is_of(there[addr], NodeReport.from_json(answer.report))
 
-        return built | _reports(self._gather(there, done, self._config.launch_timeout_s, "build"))
+        return built | _reports(self._gather(there, done, self._config.launch_timeout_s, "build", building=True))
 
     def form(self, seats: Sequence[str], places: Mapping[str, LogPlace | None]) -> None:
         """Form a new group of these workers, in the order of their stages."""
@@ -206,6 +208,7 @@ class Coordinator:
         *,
         in_group: bool = False,
         giving_up: bool = False,
+        building: bool = False,
     ) -> dict[str, AnyMessage]:
         """Wait for the answer of each that is done; return them by address."""
         answers: dict[str, AnyMessage] = {}
@@ -224,7 +227,7 @@ class Coordinator:
                     # its group broke: who broke it is told by its own connection, or by its heart
                     end = end if left else min(end, time.monotonic() + self._config.heartbeat_s + 1)
                     left[addr] = answer.why
-            self._watch_hearts(addrs)
+            self._watch_hearts(addrs, _BUILDING if building else 1)
             self._all_there(addrs)
             self.watch()
             if time.monotonic() > end:
@@ -246,10 +249,11 @@ class Coordinator:
     def _lose(self, addr: str, why: str) -> None:
         self.lost.setdefault(addr, why)
 
-    def _watch_hearts(self, addrs: Sequence[str] | Mapping[str, object] = ()) -> None:
+    def _watch_hearts(self, addrs: Sequence[str] | Mapping[str, object] = (), times: int = 1) -> None:
         """End those that have not been heard for too long, and those that ended before they came."""
-        patience, now = self._config.heartbeat_s, time.monotonic()
+        now = time.monotonic()
         for addr in self.hub.connected():
+            patience = self._config.heartbeat_s * (times if addr in addrs else 1)
             if addr in self.lost or self.hub.silent_s(addr) <= patience:
                 self._silent_since.pop(addr, None)
             elif now - self._silent_since.setdefault(addr, now) > _SURE_S:

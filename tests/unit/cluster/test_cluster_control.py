@@ -27,6 +27,7 @@ from headway.cluster.control.keys import Keys, store_over
 from headway.cluster.control.message import (
     AnyMessage,
     Beat,
+    Build,
     Drive,
     Failed,
     Hello,
@@ -465,6 +466,26 @@ def test_a_worker_that_left_by_itself_is_waited_for_until_it_has_come_to_the_ord
         coordinator.leave(["n0"])
         assert answered
         thread.join()
+
+
+def test_a_worker_may_be_silent_for_longer_while_it_builds():
+    order = Build(folder="m", fingerprint="", start=0, stop=1, precision="bf16", device="cpu")
+    with contextlib.closing(Coordinator(config("n0", heartbeat_s=0.2))) as coordinator:
+        hub = coordinator.hub
+
+        def lost(act):
+            with contextlib.closing(connect(hub.host, hub.port, coordinator._token)) as channel:
+                channel.send(HELLO)
+                until(lambda: hub.connected() == {"n0"})
+                with pytest.raises(NodeLost) as lost:
+                    act()
+            until(lambda: hub.connected() == set())
+            coordinator.lost.clear()
+            coordinator.look([])
+            return lost.value.why["n0"]
+
+        assert lost(lambda: coordinator.build({"n0": order})) == "hung: no sign of life for 1.2 s"
+        assert lost(lambda: coordinator.leave(["n0"])) == "hung: no sign of life for 0.2 s"
 
 
 def test_one_that_lives_and_gets_nowhere_is_told_from_a_broken_network(coordinator):
