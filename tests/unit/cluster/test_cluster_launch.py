@@ -197,6 +197,10 @@ os.kill(hellos["n1"].pid, signal.SIGKILL)
 began_s = time.monotonic()
 second = cluster.drive(ids, steps=3)
 took_s = time.monotonic() - began_s
+launcher.start(["later"], cluster._coordinator.meeting)
+while "later" not in hellos:
+    assert launcher.ended("later") is None
+    time.sleep(0.05)
 launcher.kill("s")
 try:
     cluster.drive(ids)
@@ -219,7 +223,7 @@ np.save(sys.argv[3], first.logits)
 def test_ray_actors_are_the_cluster_and_leave_nothing(checkpoint_of, tmp_path):
     pytest.importorskip("ray")
     folder = checkpoint_of("llama")
-    path = toml(folder, tmp_path / "c.toml", *STAGES, launcher="ray")
+    path = toml(folder, tmp_path / "c.toml", *STAGES, {"addr": "later", "role": "draining"}, launcher="ray")
     ids = prompts(2)
     env = os.environ | STRANGE | {"HOME": str(tmp_path), "RAY_ADDRESS": "local"}
     done = subprocess.run(

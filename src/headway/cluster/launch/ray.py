@@ -55,7 +55,7 @@ class RayLauncher:
         self._timeout_s = config.launch_timeout_s
         self._calls: dict[str, Any] = {}
         self._actors: dict[str, Any] = {}
-        self._places: Any = None
+        self._reserved: list[Any] = []
         self._connected = False
         self._starter: ThreadPoolExecutor | None = None
         self.folder: Path | None = None
@@ -77,14 +77,14 @@ class RayLauncher:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         ray = self._ray
-        self._connect(len(addrs))
-        self._reserve(addrs, meeting)
+        self._connect()
+        places = self._reserve(addrs, meeting)
         for place, addr in enumerate(addrs):
             actor = ray.remote(_Node).options(
                 num_cpus=1,
                 num_gpus=_gpus(self._devices[addr]),
                 max_restarts=0,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(self._places, placement_group_bundle_index=place),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(places, placement_group_bundle_index=place),
             )
             self._actors[addr] = actor.remote()
             self._calls[addr] = self._actors[addr].serve.remote(
@@ -113,17 +113,17 @@ class RayLauncher:
             self._ray.wait(list(self._calls.values()), num_returns=len(self._calls), timeout=_GRACE_S)
         for addr in self._actors:
             self.kill(addr)
-        if self._places is not None:
-            self._ray.util.remove_placement_group(self._places)
+        for places in self._reserved:
+            self._ray.util.remove_placement_group(places)
         if self._connected:
             self._ray.shutdown()
-        self._calls, self._actors, self._places, self._connected = {}, {}, None, False
+        self._calls, self._actors, self._reserved, self._connected = {}, {}, [], False
         if self._starter is not None:
             self._starter.shutdown()
         if self.folder is not None:
             self._remove()
 
-    def _connect(self, n_workers: int) -> None:
+    def _connect(self) -> None:
         if self._ray.is_initialized():
             return
         address = _address()
@@ -131,7 +131,7 @@ class RayLauncher:
             if address is None:
                 # the kernel ends Ray's processes with the thread that started them: this one lives as long as they
                 self._starter = ThreadPoolExecutor(1, "headway-ray")
-                self._starter.submit(self._start_ray, n_workers).result()
+                self._starter.submit(self._start_ray).result()
             else:
                 _knock(address)
                 self._ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
@@ -139,21 +139,19 @@ class RayLauncher:
             said = clean(str(error).strip().partition("\n")[0])
             raise ClusterError(
                 f"Cannot {'start Ray' if address is None else f'reach Ray at {clean(address)}'}: {said}",
-                "Look at its logs"
-                if address is None
-                else "Start it there, or set RAY_ADDRESS=local for one of its own",
+                "Start it there, or set RAY_ADDRESS=local for one of its own" if address else "Look at its logs",
                 "no-start",
             ) from error
         self._connected = True
 
-    def _start_ray(self, n_workers: int) -> None:
+    def _start_ray(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="headway-ray-"))
         self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)  # without a close, too
         inner = self.folder / "ray"  # Ray opens the folder that it is given to everyone
         with self._alone_here():
             self._ray.init(
                 address="local",
-                num_cpus=n_workers,
+                num_cpus=len(self._devices),
                 include_dashboard=False,
                 object_store_memory=_OBJECTS_BYTES,
                 log_to_driver=False,
@@ -161,8 +159,8 @@ class RayLauncher:
                 _temp_dir=str(inner),
             )
 
-    def _reserve(self, addrs: list[str], meeting: Meeting) -> None:
-        """Reserve the places, as far apart as there are nodes of Ray.
+    def _reserve(self, addrs: list[str], meeting: Meeting) -> Any:
+        """Reserve a place for each, as far apart as there are nodes of Ray, and return them.
 
         Raises:
             ClusterError: There is no room, or some could not reach the coordinator.
@@ -178,14 +176,17 @@ class RayLauncher:
             )
         bundles = [{"CPU": 1, "GPU": 1} if _gpus(self._devices[addr]) else {"CPU": 1} for addr in addrs]
         strategy = "STRICT_SPREAD" if len(nodes) >= len(addrs) else "SPREAD"
-        self._places = self._ray.util.placement_group(bundles, strategy=strategy)
-        if not self._places.wait(self._timeout_s):
+        places = self._ray.util.placement_group(bundles, strategy=strategy)
+        self._reserved.append(places)
+        if not places.wait(self._timeout_s):
             raise ClusterError(
                 f"Cannot start the workers of {len(addrs)} nodes by Ray: no room within {self._timeout_s:g} s; "
                 f"each takes a CPU, one of device cuda a GPU as well, and they are placed {strategy}",
                 "Look at `ray status`, or give fewer nodes",
                 "no-start",
             )
+
+        return places
 
     @contextlib.contextmanager
     def _alone_here(self) -> Iterator[None]:
