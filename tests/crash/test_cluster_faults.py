@@ -373,17 +373,15 @@ def test_what_fails_in_a_drive_is_named_and_the_next_drive_runs(model, tmp_path)
 
 
 @pytest.mark.usefixtures("faulty")
-def test_a_drive_that_gets_nowhere_ends_though_all_live(model, tmp_path, monkeypatch):
-    with launched(model, tmp_path, "n0 n1", timeout_s=1.0) as (cluster, _):
-        whole = cluster._coordinator.drive
-        monkeypatch.setattr(cluster._coordinator, "drive", lambda seats, order, _: whole(seats, order, 1.0))
+def test_a_drive_that_gets_nowhere_ends_though_all_live(model, tmp_path):
+    with launched(model, tmp_path, "n0 n1", timeout_s=2.0) as (cluster, _):
         began = time.monotonic()
-        with pytest.raises(ClusterError, match=r"Cannot drive: n1 .*\[too-slow\]"):
+        with pytest.raises(ClusterError, match=r"Cannot drive: n1 says that it lives, but n0 waited.*\[too-slow\]"):
             cluster.drive(IDS, steps=1002)
-        with pytest.raises(ClusterError, match=r"Cannot give up: n1 did not within 1 s; each says that it lives"):
+        with pytest.raises(ClusterError, match=r"Cannot give up: n1 did not within 2 s; each says that it lives"):
             cluster.drive(IDS)
-        assert time.monotonic() - began < HEARTBEAT_S + 5
-    assert time.monotonic() - began < HEARTBEAT_S + 9  # what does not end by itself is killed
+        assert time.monotonic() - began < HEARTBEAT_S + 9
+    assert time.monotonic() - began < HEARTBEAT_S + 14  # what does not end by itself is killed
 
 
 @pytest.mark.usefixtures("faulty")
