@@ -155,7 +155,7 @@ def draw_run(sheet: Sheet, run: ClusterRun, shape: tuple[int, int], first: int |
     from rich.console import Console
     from rich.padding import Padding
 
-    from headway.cluster.report import rich_table
+    from headway.cluster.runtable import rich_table
 
     for line in run.table().splitlines():
         print(sheet.glyphs.clean(line))

@@ -11,7 +11,7 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from headway.cluster.report import as_layers
+from headway.cluster.record import as_layers
 from headway.errors import ArgumentError
 from headway.sources.text import clean
 

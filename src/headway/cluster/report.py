@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import Enum
-from numbers import Integral, Real
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
+from headway.cluster.record import (
+    Record,
+    as_layers,
+    count,
+    dots,
+    items,
+    mapping,
+    number,
+    plain,
+    refusal,
+    shown,
+    text_of,
+)
 from headway.errors import ArgumentError
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_LAYERS: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 _MODES: Final = ("relay", "pipelined")
-_MOST: Final = 2**64
 _RULE: Final = "\N{BOX DRAWINGS LIGHT HORIZONTAL}" * 74
 _STANDS_OUT: Final = 1.02
 """How far above the median of the others a stage is the straggler [ratio]."""
@@ -53,85 +58,15 @@ class ReduceKind(Enum):
             return cls(kind)
         except ValueError:
             raise ArgumentError(
-                f"Cannot reduce by {_shown(kind)}: there is no such kind",
+                f"Cannot reduce by {shown(kind)}: there is no such kind",
                 "Give one of " + ", ".join(one.value for one in cls),
                 "bad-reduce",
                 kind=kind,
             ) from None
 
 
-def as_layers(layers: Any) -> range:
-    """Return layers as the range from the first of them up to, and without, the end.
-
-    Args:
-        layers: A range, a pair (start, end), a mapping with start and end, or a text "start:end".
-
-    Raises:
-        ArgumentError: It is none of these, or not 0 <= start <= end.
-
-    Example:
-        >>> as_layers("0:4"), as_layers((0, 4)), as_layers({"start": 0, "end": 4})
-        (range(0, 4), range(0, 4), range(0, 4))
-    """
-    pair: Any = None
-    if isinstance(layers, range) and layers.step == 1:
-        pair = (layers.start, layers.stop)
-    elif isinstance(layers, str) and (found := _LAYERS.fullmatch(layers)):
-        pair = tuple(map(int, found.groups()))
-    elif isinstance(layers, Mapping):
-        pair = (layers.get("start"), layers.get("end"))
-    elif isinstance(layers, list | tuple):
-        pair = layers
-    if pair is not None and len(pair) == 2 and all(_is_whole(at) for at in pair) and 0 <= pair[0] <= pair[1] < _MOST:
-        return range(int(pair[0]), int(pair[1]))
-    raise ArgumentError(
-        f"Cannot use layers: found {_shown(layers)}; layers are a start and an end, 0 <= start <= end",
-        'Give layers such as range(0, 4) or "0:4"',
-        "bad-layers",
-        layers=layers,
-    )
-
-
-class _Record:
-    """A dataclass that goes into JSON and comes back."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as plain JSON types; layers as {"start", "end"}."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}  # type: ignore[arg-type]
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any] | str | bytes) -> Self:
-        """Return the record that `to_json` gave; unknown keys are passed over.
-
-        Args:
-            data: The mapping, or its JSON text.
-
-        Raises:
-            ArgumentError: It is no JSON object, or a field is missing or has a value it cannot have.
-        """
-        given = _mapping(cls, data)
-        known = {one.name: one for one in fields(cls)}  # type: ignore[arg-type]
-        for name, one in known.items():
-            if name not in given and one.default is MISSING and one.default_factory is MISSING:
-                raise _refusal(cls, f"{name} is missing", f"Give {name}", name)
-        return cls(**{name: given[name] for name in known if name in given})
-
-    def _keep(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def _check(self, texts: str, times: str, counts: str) -> None:
-        """Check and keep fields by what they hold; one whose default is None may be None."""
-        may_lack = {one.name for one in fields(self) if one.default is None}  # type: ignore[arg-type]
-        for names, read in ((texts, _text), (times, _time), (counts, _count)):
-            for name in names.split():
-                value = getattr(self, name)
-                if value is not None or name not in may_lack:
-                    self._keep(**{name: read(type(self), name, value)})
-
-
 @dataclass(frozen=True)
-class NodeReport(_Record):
+class NodeReport(Record):
     """What a node says when its stage is built.
 
     Attributes:
@@ -173,7 +108,7 @@ class NodeReport(_Record):
 
 
 @dataclass(frozen=True)
-class StageTiming(_Record):
+class StageTiming(Record):
     """What one stage took in a drive, as the coordinator keeps it.
 
     Attributes:
@@ -218,7 +153,7 @@ class StageTiming(_Record):
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterRun(_Record):
+class ClusterRun(Record):
     """One drive of a model over its stages: what came out, and what each stage took.
 
     Attributes:
@@ -263,18 +198,18 @@ class ClusterRun(_Record):
         cls = type(self)
         self._check("mode", "total_forward_ms wall_ms prefill_ms decode_ms", "micro_batches")
         if self.mode not in _MODES:
-            raise _refusal(cls, f"mode is {_shown(self.mode)}", "Give " + " or ".join(_MODES), "mode")
+            raise refusal(cls, f"mode is {shown(self.mode)}", "Give " + " or ".join(_MODES), "mode")
         if self.micro_batches == 0:
-            raise _refusal(cls, "micro_batches is 0; a drive has one at least", "Give 1 or more", "micro_batches")
-        timings = tuple(_items(cls, "timings", self.timings))
+            raise refusal(cls, "micro_batches is 0; a drive has one at least", "Give 1 or more", "micro_batches")
+        timings = tuple(items(cls, "timings", self.timings))
         for one in timings:
             if not isinstance(one, StageTiming):
-                raise _refusal(cls, f"timings holds {_shown(one)}", "Give StageTiming objects", "timings")
+                raise refusal(cls, f"timings holds {shown(one)}", "Give StageTiming objects", "timings")
         tokens = [
-            [_count(cls, "tokens", one) for one in _items(cls, "tokens", row)]
-            for row in _items(cls, "tokens", self.tokens)
+            [count(cls, "tokens", one) for one in items(cls, "tokens", row)]
+            for row in items(cls, "tokens", self.tokens)
         ]
-        recovered = tuple(_text(cls, "recovered", one) for one in _items(cls, "recovered", self.recovered))
+        recovered = tuple(text_of(cls, "recovered", one) for one in items(cls, "recovered", self.recovered))
         self._keep(timings=timings, tokens=tokens, recovered=recovered)
         self._check_output()
 
@@ -285,13 +220,13 @@ class ClusterRun(_Record):
             or isinstance(output, str | bytes | Mapping)
             or getattr(output, "ndim", 1) != 1
         ):
-            raise _refusal(cls, f"output is {_shown(output)}", "Give a flat array or list of numbers", "output")
+            raise refusal(cls, f"output is {shown(output)}", "Give a flat array or list of numbers", "output")
         if self.shape is None:
             return
-        shape = tuple(_count(cls, "shape", one) for one in _items(cls, "shape", self.shape))
+        shape = tuple(count(cls, "shape", one) for one in items(cls, "shape", self.shape))
         if len(output) and math.prod(shape) != len(output):
             found = f"shape is {shape}, of {math.prod(shape)} values; output has {len(output)}"
-            raise _refusal(cls, found, "Give the shape of the output", "shape")
+            raise refusal(cls, found, "Give the shape of the output", "shape")
         self._keep(shape=shape)
 
     def tokens_per_s(self, seq: int) -> float:
@@ -301,7 +236,7 @@ class ClusterRun(_Record):
             seq: How many tokens were driven, >= 0.
         """
         seconds = self.total_forward_ms / 1000.0
-        return _count(type(self), "seq", seq) / seconds if seconds else 0.0
+        return count(type(self), "seq", seq) / seconds if seconds else 0.0
 
     def reduce_resident_gb(self, kind: ReduceKind | str) -> float:
         """Return resident bytes over the stages [GB, 1e9 bytes]; 0.0 of no stage.
@@ -345,7 +280,7 @@ class ClusterRun(_Record):
         flat = np.asarray(self.output, dtype=np.float32)
         if self.shape is not None and math.prod(self.shape) != flat.size:
             found = "the output was left out"
-            raise _refusal(type(self), found, "Give a run that was written with output=True", "output")
+            raise refusal(type(self), found, "Give a run that was written with output=True", "output")
         return flat if self.shape is None else flat.reshape(self.shape)
 
     def table(self) -> str:
@@ -362,7 +297,7 @@ class ClusterRun(_Record):
         """
         head = f"{'node':<22}{'layers':<10}{'device':<8}{'build':>10}{'forward':>12}{'resident':>12}"
         rows = [
-            f"{one.addr:<22}{_dots(one.layers):<10}{one.device:<8}{one.build_ms / 1000:>9.1f}s"
+            f"{one.addr:<22}{dots(one.layers):<10}{one.device:<8}{one.build_ms / 1000:>9.1f}s"
             f"{one.forward_ms / 1000:>11.1f}s{one.resident_bytes / 1e9:>10.1f}G"
             for one in self.timings
         ]
@@ -380,8 +315,8 @@ class ClusterRun(_Record):
         Args:
             output: Whether the output goes with it; numbers that JSON lacks are then "nan", "inf" and "-inf".
         """
-        told = {one.name: _plain(getattr(self, one.name)) for one in fields(self) if one.name != "output"}
-        return told | ({"output": [_plain(float(one)) for one in self.output]} if output else {})
+        told = {one.name: plain(getattr(self, one.name)) for one in fields(self) if one.name != "output"}
+        return told | ({"output": [plain(float(one)) for one in self.output]} if output else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | str | bytes) -> Self:
@@ -390,137 +325,9 @@ class ClusterRun(_Record):
         Raises:
             ArgumentError: It is no JSON object, or a field is missing or has a value it cannot have.
         """
-        given = dict(_mapping(cls, data))
+        given = dict(mapping(cls, data))
         if "timings" in given:
-            given["timings"] = [StageTiming.from_json(one) for one in _items(cls, "timings", given["timings"])]
+            given["timings"] = [StageTiming.from_json(one) for one in items(cls, "timings", given["timings"])]
         if "output" in given:
-            given["output"] = [_number(cls, "output", one) for one in _items(cls, "output", given["output"])]
+            given["output"] = [number(cls, "output", one) for one in items(cls, "output", given["output"])]
         return super().from_json(given)
-
-
-def rich_table(run: ClusterRun) -> Table:
-    """Return a run as a table for a terminal: what was predicted and measured, held and allowed.
-
-    Names are shown without what could steer a terminal. What is not known is a dash.
-
-    Args:
-        run: The run to show.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    from headway.sources.text import clean
-    from headway.units import show_seconds
-
-    def ms(time: float | None) -> str:
-        return "-" if time is None else show_seconds(time / 1000)
-
-    table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
-    for name in ("node", "layers", "as"):
-        table.add_column(name, overflow="fold")
-    for name in ("forward", "predicted", "predicted\n/forward", "wait", "GB/budget"):
-        table.add_column(name, justify="right")
-    for one in run.timings:
-        share = "-"
-        if one.predicted_ms is not None and one.forward_ms:
-            share = f"{one.predicted_ms / one.forward_ms:.2f}"
-        budget = "-" if one.budget_bytes is None else f"{one.budget_bytes / 1e9:.2f}"
-        cells = (
-            *(one.addr, _dots(one.layers), " ".join(filter(None, (one.device, one.precision)))),
-            *(ms(one.forward_ms), ms(one.predicted_ms), share, ms(one.wait_ms)),
-            f"{one.resident_bytes / 1e9:.2f}/{budget}",
-        )
-        table.add_row(*(Text(clean(cell)) for cell in cells))
-    told = [f"{run.mode}, total {ms(run.total_forward_ms)}, critical path {ms(run.critical_path_ms())}"]
-    if run.straggler is not None:
-        others = median(one.forward_ms for one in run.timings if one.addr != run.straggler)
-        more = f", {run.critical_path_ms() / others:.2f} times the median of the others" if others else ""
-        told.append(f"straggler {clean(run.straggler)}{more}")
-    table.caption = Text("\n".join([*told, *(clean(one, 1000) for one in run.recovered)]))
-    return table
-
-
-def _dots(layers: range) -> str:
-    return f"{layers.start}..{layers.stop}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, range):
-        return {"start": value.start, "end": value.stop}
-    if isinstance(value, StageTiming):
-        return value.to_json()
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
-
-
-def _mapping(cls: type, data: Any) -> Mapping[str, Any]:
-    found = data
-    if isinstance(data, str | bytes):
-        try:
-            found = json.loads(data)
-        except (ValueError, RecursionError):
-            raise _refusal(cls, f"found {_shown(data)}, which is no JSON", "Give what to_json gave", "") from None
-    if not isinstance(found, Mapping):
-        raise _refusal(cls, f"found {_shown(found)}, which is no JSON object", "Give what to_json gave", "")
-    return found
-
-
-def _items(cls: type, name: str, value: Any) -> Sequence[Any]:
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return value
-    raise _refusal(cls, f"{name} is {_shown(value)}", f"Give {name} as a list", name)
-
-
-def _text(cls: type, name: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    raise _refusal(cls, f"{name} is {_shown(value)}", f"Give {name} as text", name)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _count(cls: type, name: str, value: Any) -> int:
-    if _is_whole(value) and 0 <= value < _MOST:
-        return int(value)
-    raise _refusal(cls, f"{name} is {_shown(value)}", f"Give {name} as a whole number from 0 to 2^64 - 1", name)
-
-
-def _time(cls: type, name: str, value: Any) -> float:
-    try:
-        time = float(value) if _is_number(value) else math.nan
-    except OverflowError:
-        time = math.inf
-    if 0 <= time < math.inf:
-        return time + 0.0  # no negative zero
-    raise _refusal(cls, f"{name} is {_shown(value)}", f"Give {name} as a finite number [ms], 0 or more", name)
-
-
-def _number(cls: type, name: str, value: Any) -> float:
-    known = value in {"nan", "inf", "-inf"} if isinstance(value, str) else _is_number(value)
-    try:
-        if known:
-            return float(value)
-    except OverflowError:
-        pass
-    raise _refusal(cls, f"{name} holds {_shown(value)}", f"Give {name} as numbers", name)
-
-
-def _shown(value: Any) -> str:
-    try:
-        text = " ".join(repr(value).split())
-    except ValueError:  # a whole number of too many digits
-        text = f"a value of type {type(value).__name__}"
-    return text if len(text) <= 80 else text[:79] + "…"
-
-
-def _refusal(cls: type, found: str, next_step: str, name: str) -> ArgumentError:
-    return ArgumentError(f"Cannot make a {cls.__name__}: {found}", next_step, "bad-report", field=name)

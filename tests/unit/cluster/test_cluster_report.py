@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headway.cluster.report import ClusterRun, NodeReport, ReduceKind, StageTiming, as_layers, rich_table
+from headway.cluster.record import as_layers
+from headway.cluster.report import ClusterRun, NodeReport, ReduceKind, StageTiming
+from headway.cluster.runtable import rich_table
 from headway.errors import ArgumentError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
