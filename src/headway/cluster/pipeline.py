@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
 from headway.cluster.stage import DTYPES, Stage
+
+_MOST_SHAPES: Final = 4
+"""So many shapes of a forward are kept ready: each holds what it receives in memory of its own."""
 
 
 class Pipeline:
@@ -43,7 +48,7 @@ class Pipeline:
             return schedule.eval(*arguments)  # type: ignore[no-any-return]
 
     def warmed(self, batch: int, length: int, micro_batches: int) -> bool:
-        """Return whether a forward of that shape has run."""
+        """Return whether a forward of that shape has run, and few others since."""
         return (batch // micro_batches, length, micro_batches) in self._schedules
 
     def next_tokens(self, logits: torch.Tensor | None, batch: int) -> torch.Tensor:
@@ -78,4 +83,7 @@ class Pipeline:
                 group=self.group,
             )
             self._schedules[key] = ScheduleGPipe(engine, micro_batches)
+        self._schedules[key] = self._schedules.pop(key)  # the last used is last
+        if len(self._schedules) > _MOST_SHAPES:
+            del self._schedules[next(iter(self._schedules))]
         return self._schedules[key]

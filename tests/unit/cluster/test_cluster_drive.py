@@ -13,10 +13,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytest.importorskip("safetensors")
 
+import torch.distributed as dist  # noqa: E402
+
 import headway  # noqa: E402
 from headway.cluster.checkpoint import Checkpoint  # noqa: E402
 from headway.cluster.cluster import Cluster  # noqa: E402
 from headway.cluster.config import ClusterConfig, NodeConfig, PlacementConfig  # noqa: E402
+from headway.cluster.pipeline import Pipeline  # noqa: E402
 from headway.cluster.probe import NodeProbe  # noqa: E402
 from headway.cluster.report import ClusterRun  # noqa: E402
 from headway.cluster.stage import Stage  # noqa: E402
@@ -244,6 +247,27 @@ def test_many_drives_after_one_launch(cluster_of):
         assert difference(run, run_whole(model, ids, round_ % 4, run.micro_batches)[0]) == 0.0
     assert pids == {addr: hello.pid for addr, hello in cluster._coordinator.hub.hellos.items()}
     assert {state.doing for state in cluster.state()} == {"ready"}
+
+
+def test_a_pipeline_keeps_few_shapes_ready(checkpoint_of):
+    """Prompts of ever other lengths would fill the memory; those of one drive stay."""
+    folder = checkpoint_of("llama")
+    model, stage = whole(folder), Stage(Checkpoint.open(folder), range(4), "fp32")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        pipeline = Pipeline(stage)
+        for length in range(1, 12):
+            ids = prompts(2, length)
+            stage.begin(2)
+            assert torch.equal(pipeline.forward(ids, 2, length, 2), run_whole(model, ids, micro_batches=2)[0])
+            assert pipeline.warmed(2, length, 2)
+            stage.begin(2)
+            pipeline.forward(ids[:, :1], 2, 1, 2)
+            assert pipeline.warmed(2, length, 2)
+            assert len(pipeline._schedules) <= 4
+        assert not pipeline.warmed(2, 2, 2)
+    finally:
+        dist.destroy_process_group()
 
 
 def test_a_launch_while_launched_is_refused(cluster_of):
