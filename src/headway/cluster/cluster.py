@@ -6,28 +6,26 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Self
 
 from headway.clock import SYSTEM
 from headway.cluster.architecture import check_architecture
 from headway.cluster.checkpoint import Checkpoint
 from headway.cluster.config import ClusterConfig, NodeConfig
-from headway.cluster.control.message import Build, Drive, Driven, LogPlace
+from headway.cluster.control.message import Build, LogPlace
 from headway.cluster.coordinator import Coordinator, NodeLost
 from headway.cluster.cost import ModelCost
+from headway.cluster.outcome import collect
 from headway.cluster.placement import Placement, StagePlan, plan, retire
 from headway.cluster.probe import NodeProbe, probe
-from headway.cluster.report import ClusterRun, NodeReport, StageTiming
+from headway.cluster.report import ClusterRun, NodeReport
+from headway.cluster.request import Request, as_ids, most_parts, random_ids, refused
 from headway.errors import ArgumentError, ClusterError
 from headway.record.identity import log_root, moment_name
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
-
-MODES: Final = ("relay", "pipelined")
-LOGITS: Final = ("all", "last", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,14 +197,16 @@ class Cluster:
             ClusterError: The cluster is not launched, or a node was lost that none can stand in for.
         """
         coordinator = self._running()
-        ids = self._ids(input_ids, batch)
-        parts = self._parts(mode, len(ids), micro_batches)
-        self._check(ids, steps, logits)
+        config, vocab = self.config, self.cost.vocab
+        ids = random_ids(batch, config.seq, vocab, config.rng_seed) if input_ids is None else as_ids(input_ids, vocab)
+        if micro_batches is None:
+            micro_batches = most_parts(len(ids), len(self._seats())) if mode == "pipelined" else 1
+        request = Request(ids, mode, micro_batches, steps, logits)
+        self._check(request)
         if self._why_broken is not None:
             raise self._why_broken
         recovered: list[str] = []
-        n_forwards = max(1, steps)
-        longest_s = self.config.timeout_s * (n_forwards + 2)
+        longest_s = config.timeout_s * (request.n_forwards + 2)
         while True:
             try:
                 coordinator.look(self._seats())
@@ -214,23 +214,14 @@ class Cluster:
                     coordinator.leave(self._seats())
                     self._rebuild()
                 self._doing, self._unended = "driving", True
-                order = Drive(
-                    generation=coordinator.generation,
-                    ids=ids.tobytes(),
-                    batch=ids.shape[0],
-                    length=ids.shape[1],
-                    micro_batches=parts,
-                    steps=steps,
-                    first_step=self._next_step,
-                    logits=logits,
-                )
+                order = request.order(coordinator.generation, self._next_step)
                 answers = coordinator.drive(self._seats(), order, longest_s)
                 break
             except NodeLost as lost:
                 recovered += self._recover(lost)
         self._doing, self._unended = "ready", False
-        self._next_step += n_forwards
-        return self._result(mode, parts, ids.shape, answers, recovered)
+        self._next_step += request.n_forwards
+        return collect(request, self._planned().stages, self.reports, answers, seq=config.seq, recovered=recovered)
 
     def retire(self, addr: str) -> Placement:
         """Take a node out: its standby takes its stage, or the layers are placed anew on the others.
@@ -320,54 +311,16 @@ class Cluster:
             raise ClusterError("Cannot drive the cluster: no worker runs", "Call launch() before", "not-launched")
         return self._coordinator
 
-    def _ids(self, given: Any, batch: int) -> NDArray[np.int64]:
-        """Return the token ids as a matrix, each checked."""
-        if given is None:
-            if not _is_whole(batch) or batch < 1:
-                raise _bad("batch", f"it is {batch}", "Give a whole number from 1 on")
-            random = np.random.default_rng(self.config.rng_seed)
-            return random.integers(0, self.cost.vocab, (batch, self.config.seq), dtype=np.int64)
-        try:
-            ids = np.asarray(given)
-        except ValueError as error:
-            raise _bad("input_ids", "the prompts differ in length", "Drive prompts of one length together") from error
-        if ids.ndim == 1:
-            ids = ids[None]
-        if ids.ndim != 2 or not ids.size or not np.issubdtype(ids.dtype, np.integer):
-            found = f"they are {ids.dtype} of shape {ids.shape}"
-            raise _bad("input_ids", found, "Give whole numbers of shape (batch, length)")
-        if ids.min() < 0 or ids.max() >= self.cost.vocab:
-            wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
-            raise _bad("input_ids", f"{wrong} is no token of a vocabulary of {self.cost.vocab}", "Give smaller ones")
-        return np.ascontiguousarray(ids, dtype="<i8")
-
-    def _parts(self, mode: str, batch: int, micro_batches: int | None) -> int:
-        if mode not in MODES:
-            raise _bad("mode", f"it is {mode!r}", f"Give one of {', '.join(MODES)}")
-        if mode == "relay":
-            if micro_batches not in {None, 1}:
-                raise _bad("micro_batches", f"it is {micro_batches}, and relay has one", "Give mode='pipelined'")
-            return 1
-        if micro_batches is None:
-            most = 2 * len(self._seats())
-            return max(n for n in range(1, batch + 1) if batch % n == 0 and n <= max(1, most))
-        if not _is_whole(micro_batches) or micro_batches < 1 or batch % micro_batches:
-            found = f"it is {micro_batches}, and the batch {batch}"
-            raise _bad("micro_batches", found, "Give a divisor of the batch")
-        return int(micro_batches)
-
-    def _check(self, ids: NDArray[np.int64], steps: int, logits: str) -> None:
-        if not _is_whole(steps) or steps < 0:
-            raise _bad("steps", f"it is {steps}", "Give a whole number from 0 on")
-        if logits not in LOGITS:
-            raise _bad("logits", f"it is {logits!r}", f"Give one of {', '.join(LOGITS)}")
-        tokens, context = ids.shape[1] + max(0, steps - 1), self.config.placement.context
+    def _check(self, request: Request) -> None:
+        """Refuse what the nodes have no memory for."""
+        tokens, context = request.n_tokens, self.config.placement.context
         if tokens > context:
             found = f"{tokens} tokens exceed the context of {context} that memory was planned for"
-            raise _bad("input_ids", found, "Give fewer, or raise context under [placement]")
-        if steps > 1 and (without := [addr for addr in self._seats() if not self._node(addr).kv_cache]):
+            raise refused("input_ids", found, "Give fewer, or raise context under [placement]")
+        without = [addr for addr in self._seats() if not self._node(addr).kv_cache]
+        if request.steps > 1 and without:
             found = f"{', '.join(without)} keeps no KV cache (kv_cache = false)"
-            raise _bad("steps", found, "Set kv_cache = true, or generate one token")
+            raise refused("steps", found, "Set kv_cache = true, or generate one token")
 
     def _node(self, addr: str) -> NodeConfig:
         return next(node for node in self.config.nodes if node.addr == addr)
@@ -506,55 +459,3 @@ class Cluster:
             "node-lost",
             lost=dict(lost.why),
         )
-
-    def _result(
-        self, mode: str, parts: int, shape: tuple[int, ...], answers: dict[str, Driven], recovered: list[str]
-    ) -> ClusterRun:
-        n_decoded = len(answers[self._seats()[0]].wall_ns) - 1
-        timings = [self._timing(addr, answers[addr], shape, n_decoded) for addr in self._seats()]
-        wall = [sum(answer.wall_ns) / 1e6 for answer in answers.values()]
-        prefill = [answer.wall_ns[0] / 1e6 for answer in answers.values()]
-        last = answers[self._seats()[-1]]
-        return ClusterRun(
-            timings,
-            sum(timing.forward_ms for timing in timings) if mode == "relay" else max(wall),
-            np.frombuffer(last.logits, dtype=np.float32),
-            mode=mode,
-            shape=last.shape,
-            micro_batches=parts,
-            wall_ms=max(wall),
-            prefill_ms=max(prefill),
-            decode_ms=max(wall) - max(prefill) if n_decoded else None,
-            tokens=last.tokens,
-            recovered=tuple(recovered),
-        )
-
-    def _timing(self, addr: str, answer: Driven, shape: tuple[int, ...], n_decoded: int) -> StageTiming:
-        plan, report = self._wanted()[addr], self.reports[addr]
-        predicted = None
-        if plan.predicted_prefill_ms is not None and (not n_decoded or plan.predicted_ms is not None):
-            batch, length = shape
-            predicted = plan.predicted_prefill_ms * batch * length / self.config.seq
-            predicted += (plan.predicted_ms or 0.0) * batch * n_decoded
-        forward_ns, wall_ns = sum(answer.forward_ns), sum(answer.wall_ns)
-        return StageTiming(
-            addr,
-            report.layers,
-            report.device,
-            report.build_ms,
-            forward_ns / 1e6,
-            report.resident_bytes,
-            wait_ms=(wall_ns - forward_ns) / 1e6,
-            predicted_ms=predicted,
-            budget_bytes=plan.budget_bytes,
-            rss_bytes=answer.rss_bytes,
-            precision=report.precision,
-        )
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _bad(name: str, found: str, next_step: str) -> ArgumentError:
-    return ArgumentError(f"Cannot drive with these {name}: {found}", next_step, "bad-drive", argument=name)
