@@ -81,7 +81,7 @@ def over(world: int, measure: Callable[..., str], folder: str, turns: int) -> st
     said = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as store:
         arguments = (world, measure, folder, turns, f"{store}/store", said)
-        ranks = [context.Process(target=run_rank, args=(rank, *arguments)) for rank in range(world)]
+        ranks = [context.Process(target=run_rank, args=(rank, *arguments), daemon=True) for rank in range(world)]
         for rank in ranks:
             rank.start()
         for rank in ranks:
