@@ -378,10 +378,10 @@ def test_a_drive_that_gets_nowhere_ends_though_all_live(model, tmp_path):
         began = time.monotonic()
         with pytest.raises(ClusterError, match=r"Cannot drive: n1 says that it lives, but n0 waited.*\[too-slow\]"):
             cluster.drive(IDS, steps=1002)
-        with pytest.raises(ClusterError, match=r"Cannot give up: n1 did not within 2 s; each says that it lives"):
+        with pytest.raises(ClusterError, match=r"Cannot give up: n1 did not within 7 s; each says that it lives"):
             cluster.drive(IDS)
-        assert time.monotonic() - began < HEARTBEAT_S + 9
-    assert time.monotonic() - began < HEARTBEAT_S + 14  # what does not end by itself is killed
+        assert time.monotonic() - began < HEARTBEAT_S + 15
+    assert time.monotonic() - began < HEARTBEAT_S + 20  # what does not end by itself is killed
 
 
 @pytest.mark.usefixtures("faulty")

@@ -38,6 +38,8 @@ _SURE_S: Final = 0.1
 """A worker is silent for so long once more before it counts as hung: the one that did not hear may be this process."""
 _BUILDING: Final = 6
 """So many times longer it may be silent while it builds: nothing else runs while the system loads the engine."""
+_MORE_S: Final = 5.0
+"""So much longer than the engine's own timeout is waited for what it ends [s]."""
 _END_S: Final = 0.2
 """So long a process may take to end after its connection [s]."""
 
@@ -135,7 +137,7 @@ class Coordinator:
                 for rank, addr in enumerate(seats)
             }
         )
-        self._gather(seats, self._of_now(Formed), timeout_s + 5, "form a group", in_group=True)
+        self._gather(seats, self._of_now(Formed), timeout_s + _MORE_S, "form a group", in_group=True)
 
     def drive(self, seats: Sequence[str], order: Drive, longest_s: float) -> dict[str, Driven]:
         """Have a drive run; return what each stage measured.
@@ -168,7 +170,8 @@ class Coordinator:
             # one with a why left before it was told to: it has not come to the order yet
             return isinstance(answer, Left) and answer.generation == self.generation and not answer.why
 
-        self._gather(there, done, self._config.timeout_s, "give up", giving_up=True)
+        # seldom the engine loses a send as its socket is shut, and gives it up by its own timeout alone
+        self._gather(there, done, self._config.timeout_s + _MORE_S, "give up", giving_up=True)
 
     def stop(self, addr: str) -> None:
         """End one worker."""
