@@ -46,8 +46,11 @@ class StageLog:
         self._log = open_log(place.run, place.root, place.attempt, place.rank, place.world, phases=PHASES, rows="block")
         self._log.open_since = lambda: self._since_ns
         self._log.watch(self)
+        now = SYSTEM.monotonic_ns()
         if place.restored is not None:
-            self._log.write(Restored(step=place.restored, at=SYSTEM.monotonic_ns()))
+            self._log.write(Restored(step=place.restored, at=now))
+        # what was delivered before: of a first drive that fails nothing was
+        self._log.write(Saved(step=-1 if place.restored is None else place.restored, at=now))
 
     @property
     def path(self) -> str:

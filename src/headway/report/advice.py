@@ -205,6 +205,12 @@ def _compile(ledger: Ledger, ns: int) -> _Idea | None:
     return _Idea(text, ns, _WHERE["compile"])
 
 
+def _unfinished(ledger: Ledger, ns: int) -> _Idea:
+    """Name what an end in the middle of a step cost; a hang that is found late shows here too."""
+    del ledger
+    return _Idea(f"lose less to an end in the middle of a step: {_show(ns)} were cut off", ns, _WHERE["unfinished"])
+
+
 def _unaccounted(ledger: Ledger, ns: int) -> _Idea:
     del ledger
     return _Idea(f"put a span around it: {_show(ns)} have no name", ns, _WHERE["unaccounted"])
@@ -230,6 +236,7 @@ _OF_LEVERS: Final[Mapping[str, Callable[[_Known, int], _Idea | None]]] = {
 _IN_BACKGROUND: Final = "a writer thread, or the framework's asynchronous save"
 
 _SPECIAL: Final[Mapping[str, Callable[[Ledger, int], _Idea | None]]] = {
+    "custom:unfinished_step": _unfinished,
     "recovery": _recovery,
     "silent": _silent,
     "compile": _compile,
@@ -251,13 +258,14 @@ _WHERE: Final[Mapping[str, str]] = {
     "headway run --max-restarts N -- CMD restarts at once",
     "silent": "the stack of that process (py-spy dump), and a collective's timeout",
     "shutdown": "what runs after the last step",
+    "unfinished": "why it ended there, and how soon a hang was noticed",
     "unaccounted": "rec = headway.start(...); then with rec.span(NAME): round it",
     "queued": "the scheduler's queue: partition, priority, size of the request",
     "partial_gang": "the scheduler's gang or co-scheduling rules",
     "unallocated": "the pool's queue against what it offers",
     "drained": "the nodes that are down or draining, and why",
     "exposed_communication": "the trace: collectives that no kernel runs beside",
-    "bubble": "stage timings: the slowest stage sets the pace",
+    "bubble": "stage timings: the slowest stage sets the pace; of one micro-batch the others always wait",
     "host_gap": "the trace: gaps between kernels",
     "below_peak": "the trace: the kernels that take longest",
 }
