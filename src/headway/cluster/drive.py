@@ -22,7 +22,7 @@ def run(pipeline: Pipeline, order: Drive, log: StageLog, done: Callable[[], None
         pipeline: This rank's stage in its group.
         order: What to run.
         log: Where each forward is written as a step.
-        done: Called after each forward.
+        done: Called after each forward; what it raises ends the drive, before that forward is written.
 
     Returns:
         Times a forward on every rank; tokens and logits on the last.
@@ -78,6 +78,7 @@ class _Forwards:
 
     def step(self, number: int) -> None:
         """End a forward: what was not computing in it was waiting for the other stages."""
+        self.done()
         now, stage = monotonic_ns(), self.pipeline.stage
         wall = now - self.began_ns
         self.forward_ns.append(min(stage.compute_ns, wall))
@@ -85,7 +86,6 @@ class _Forwards:
         self.log.step(number, self.began_ns, now, wall - self.forward_ns[-1])
         self.began_ns, stage.compute_ns = now, 0
         self.log.begin(now)
-        self.done()
 
     def result(self, kept: list[torch.Tensor], tokens: list[torch.Tensor]) -> Driven:
         from headway.cluster.worker import resident_bytes

@@ -35,6 +35,7 @@ from headway.cluster.control.message import (
     Left,
     Stop,
 )
+from headway.cluster.hand import Hand
 from headway.cluster.stagelog import StageLog
 from headway.errors import ClusterError, HeadwayError
 
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 _END_S: Final = 2.0
 """So long the main thread may take to end when the coordinator is gone [s]."""
 _AGAIN_S: Final = 0.05
+_STUCK_S: Final = 0.5
+"""So long a drive that was given up may take to notice, before its thread is left behind [s]."""
 
 
 def work(host: str, port: int, token: str, addr: str, beat_s: float = 1.0) -> int:
@@ -86,6 +89,8 @@ class _Worker:
     generation: int = -1
     within: int | None = None  # the generation of what is being done
     left: int = -1  # the last generation that was given up
+    threads: int | None = None
+    hand: Hand | None = None  # what runs the drives
     store: Any = None
     own_sockets: set[int] = field(default_factory=set)
     todo: queue.SimpleQueue[AnyMessage] = field(default_factory=queue.SimpleQueue)
@@ -160,6 +165,7 @@ class _Worker:
 
         if order.threads:
             torch.set_num_threads(order.threads)
+        self.threads = order.threads
         self.stage = self.pipeline = None
         checkpoint = Checkpoint.open(order.folder)
         if order.fingerprint and checkpoint.fingerprint != order.fingerprint:
@@ -239,9 +245,35 @@ class _Worker:
         self.forwards = 0
 
         def counted() -> None:
+            if order.generation <= self.left:
+                raise _GivenUpError
             self.forwards += 1
 
-        self.tell(run(self.pipeline, order, self.log, counted))
+        pipeline = self.pipeline
+        self.hand = self.hand or Hand(self.prepare)
+        task = self.hand.start(lambda: run(pipeline, order, self.log, counted))
+        since = None
+        while not task.done.wait(_AGAIN_S):
+            if order.generation <= self.left:
+                since = since or time.monotonic()
+                if time.monotonic() - since > _STUCK_S:
+                    self.hand.leave()
+                    self.hand = None
+                    raise _GivenUpError
+        if task.error is not None:
+            raise task.error
+        self.tell(task.result)
+
+    def prepare(self) -> None:
+        """Set what a thread of torch has to itself."""
+        import torch
+
+        if self.threads:
+            torch.set_num_threads(self.threads)
+
+
+class _GivenUpError(Exception):
+    """A drive goes on in a group that was given up."""
 
 
 def die_with_parent(parent: int) -> None:
