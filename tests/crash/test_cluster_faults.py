@@ -213,8 +213,8 @@ def test_without_a_standby_a_loss_is_named_at_once_and_retiring_goes_on(model, t
         assert drive.took_s < SOON_S
         assert str(first.value) == (
             f"Cannot go on: lost n1 (layers {layers}): killed by SIGKILL; no standby holds these layers. "
-            'Add a [[node]] with role = "standby" and standby_for = "n1", or place its layers on the others with '
-            'retire("n1"). [node-lost]'
+            'Add a [[node]] with role = "standby" and standby_for = "n1", or go on without it: give it '
+            'role = "draining", or in Python call cluster.retire("n1"). [node-lost]'
         )
         began = time.monotonic()
         with pytest.raises(ClusterError) as second:
@@ -378,7 +378,9 @@ def test_a_drive_that_gets_nowhere_ends_though_all_live(model, tmp_path):
         began = time.monotonic()
         with pytest.raises(ClusterError, match=r"Cannot drive: n1 says that it lives, but n0 waited.*\[too-slow\]"):
             cluster.drive(IDS, steps=1002)
-        with pytest.raises(ClusterError, match=r"Cannot give up: n1 did not within 7 s; each says that it lives"):
+        with pytest.raises(
+            ClusterError, match=r"Cannot give up: n1 did not answer within 7 s; each says that it lives"
+        ):
             cluster.drive(IDS)
         assert time.monotonic() - began < HEARTBEAT_S + 15
     assert time.monotonic() - began < HEARTBEAT_S + 20  # what does not end by itself is killed
@@ -434,7 +436,7 @@ def test_a_worker_that_never_comes_ends_the_launch(model, tmp_path):
     cluster = Cluster(config(model, tmp_path, "mute", launch_timeout_s=0.5))
     cluster.plan({})
     with pytest.raises(
-        ClusterError, match=r"mute did not within 0.5 s; they never came.*launch_timeout_s.*\[too-slow\]"
+        ClusterError, match=r"mute did not answer within 0.5 s; no word ever from mute.*launch_timeout_s.*\[too-slow\]"
     ):
         cluster.launch()
     assert workers_of(os.getpid()) == []

@@ -41,6 +41,7 @@ class NodeState:
         rss_bytes: What its process holds in memory [bytes].
         budget_bytes: What it may hold [bytes].
         silent_s: How long ago it was heard [s].
+        pid: Its process, of another host its number there; None before it is connected.
     """
 
     addr: str
@@ -51,6 +52,7 @@ class NodeState:
     rss_bytes: int | None = None
     budget_bytes: int | None = None
     silent_s: float | None = None
+    pid: int | None = None
 
 
 @dataclass
@@ -196,13 +198,10 @@ class Cluster:
             ArgumentError: An argument cannot be used.
             ClusterError: The cluster is not launched, or a node was lost that none can stand in for.
         """
-        coordinator = self._running()
-        config, vocab = self.config, self.cost.vocab
-        ids = random_ids(batch, config.seq, vocab, config.rng_seed) if input_ids is None else as_ids(input_ids, vocab)
-        if micro_batches is None:
-            micro_batches = most_parts(len(ids), len(self._seats())) if mode == "pipelined" else 1
-        request = Request(ids, mode, micro_batches, steps, logits)
-        self._check(request)
+        coordinator, config = self._running(), self.config
+        request = self.request(
+            input_ids, batch=batch, mode=mode, steps=steps, micro_batches=micro_batches, logits=logits
+        )
         if self._why_broken is not None:
             raise self._why_broken
         recovered: list[str] = []
@@ -222,6 +221,31 @@ class Cluster:
         self._doing, self._unended = "ready", False
         self._next_step += request.n_forwards
         return collect(request, self._planned().stages, self.reports, answers, seq=config.seq, recovered=recovered)
+
+    def request(
+        self,
+        input_ids: Sequence[Sequence[int]] | NDArray[np.integer[Any]] | None = None,
+        *,
+        batch: int = 1,
+        mode: str = "relay",
+        steps: int = 0,
+        micro_batches: int | None = None,
+        logits: str = "all",
+    ) -> Request:
+        """Return the drive of these arguments, which are those of `drive`, checked; for that no worker has to run.
+
+        Raises:
+            ArgumentError: An argument cannot be used.
+        """
+        if self.placement is None:
+            self.plan()
+        config, vocab = self.config, self.cost.vocab
+        ids = random_ids(batch, config.seq, vocab, config.rng_seed) if input_ids is None else as_ids(input_ids, vocab)
+        if micro_batches is None:
+            micro_batches = most_parts(len(ids), len(self._seats())) if mode == "pipelined" else 1
+        request = Request(ids, mode, micro_batches, steps, logits)
+        self._check(request)
+        return request
 
     def retire(self, addr: str) -> Placement:
         """Take a node out: its standby takes its stage, or the layers are placed anew on the others.
@@ -267,7 +291,7 @@ class Cluster:
         placement, coordinator = self.placement, self._coordinator
         if placement is None:
             return []
-        states = []
+        states, pids = [], self.pids()
         for addr in self._members():
             stage, built = placement.stage_of(addr), self._built.get(addr)
             beat = None if coordinator is None else coordinator.hub.beat(addr)
@@ -287,6 +311,7 @@ class Cluster:
                     rss_bytes=None if beat is None else beat.rss_bytes,
                     budget_bytes=stage.budget_bytes if stage else None,
                     silent_s=None if coordinator is None else coordinator.hub.silent_s(addr),
+                    pid=pids.get(addr),
                 )
             )
         return states
@@ -297,6 +322,11 @@ class Cluster:
             return {}
         hub = self._coordinator.hub
         return {addr: hub.hellos[addr].pid for addr in self._members() if addr in hub.connected()}
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """How each worker that is gone since the launch ended, by address; those that were retired too."""
+        return {} if self._coordinator is None else dict(self._coordinator.lost)
 
     def _run_name(self) -> str:
         """Return the name of the run of this launch: two launches are no attempts of one run."""
@@ -315,11 +345,11 @@ class Cluster:
         """Refuse what the nodes have no memory for."""
         tokens, context = request.n_tokens, self.config.placement.context
         if tokens > context:
-            found = f"{tokens} tokens exceed the context of {context} that memory was planned for"
-            raise refused("input_ids", found, "Give fewer, or raise context under [placement]")
+            found = f"prompt and steps, {tokens} tokens exceed the context of {context} that memory was planned for"
+            raise refused("input_ids", found, "Give fewer tokens or steps, or raise context under [placement]")
         without = [addr for addr in self._seats() if not self._node(addr).kv_cache]
         if request.steps > 1 and without:
-            found = f"{', '.join(without)} keeps no KV cache (kv_cache = false)"
+            found = f"steps is {request.steps}, and {', '.join(without)} keeps no KV cache (kv_cache = false)"
             raise refused("steps", found, "Set kv_cache = true, or generate one token")
 
     def _node(self, addr: str) -> NodeConfig:
@@ -454,8 +484,8 @@ class Cluster:
             )
         return ClusterError(
             f"Cannot {to_do}: lost {'; '.join(parts)}; no standby holds these layers",
-            f'Add a [[node]] with role = "standby" and standby_for = "{addr}", or place its layers on the others '
-            f'with retire("{addr}")',
+            f'Add a [[node]] with role = "standby" and standby_for = "{addr}", or go on without it: give it '
+            f'role = "draining", or in Python call cluster.retire("{addr}")',
             "node-lost",
             lost=dict(lost.why),
         )

@@ -282,10 +282,11 @@ class Coordinator:
                 "Look at the network between the nodes, and launch again",
                 "broken-network",
             )
+        never = [addr for addr in missing if addr not in self.hub.connected()]
+        whether = f"no word ever from {', '.join(never)}" if never else "each says that it lives"
         which = "launch_timeout_s" if to_do in {"launch", "build"} else "timeout_s"
         return ClusterError(
-            f"Cannot {to_do}: {', '.join(missing)} did not within {timeout_s:g} s; "
-            + ("each says that it lives" if set(missing) <= self.hub.connected() else "they never came"),
+            f"Cannot {to_do}: {', '.join(missing)} did not answer within {timeout_s:g} s; {whether}",
             f"Look at their output, or raise {which}",
             "too-slow",
         )

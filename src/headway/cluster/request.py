@@ -42,15 +42,16 @@ class Request:
             ArgumentError: One has a value it cannot have.
         """
         if self.mode not in MODES:
-            raise refused("mode", f"it is {self.mode!r}", f"Give one of {', '.join(MODES)}")
+            raise refused("mode", f"mode is {self.mode!r}", f"Give one of {', '.join(MODES)}")
         if not _is_whole(self.steps) or self.steps < 0:
-            raise refused("steps", f"it is {self.steps}", "Give a whole number from 0 on")
+            raise refused("steps", f"steps is {self.steps}", "Give a whole number from 0 on")
         if self.logits not in LOGITS:
-            raise refused("logits", f"it is {self.logits!r}", f"Give one of {', '.join(LOGITS)}")
+            raise refused("logits", f"logits is {self.logits!r}", f"Give one of {', '.join(LOGITS)}")
         if self.mode == "relay" and self.micro_batches != 1:
-            raise refused("micro_batches", f"it is {self.micro_batches}, and relay has one", "Give mode='pipelined'")
+            found = f"micro_batches is {self.micro_batches}, and relay has one"
+            raise refused("micro_batches", found, "Give mode='pipelined', or leave micro_batches out")
         if not _is_whole(self.micro_batches) or self.micro_batches < 1 or len(self.ids) % self.micro_batches:
-            found = f"it is {self.micro_batches}, and the batch {len(self.ids)}"
+            found = f"micro_batches is {self.micro_batches}, and no divisor of a batch of {len(self.ids)}"
             raise refused("micro_batches", found, "Give a divisor of the batch")
 
     @property
@@ -90,15 +91,17 @@ def as_ids(given: Any, vocab: int) -> NDArray[np.int64]:
     try:
         ids = np.asarray(given)
     except ValueError as error:
-        raise refused("input_ids", "the prompts differ in length", "Drive prompts of one length together") from error
+        found = "the prompts of input_ids differ in length"
+        raise refused("input_ids", found, "Drive prompts of one length together") from error
     if ids.ndim == 1:
         ids = ids[None]
     if ids.ndim != 2 or not ids.size or not np.issubdtype(ids.dtype, np.integer):
-        found = f"they are {ids.dtype} of shape {ids.shape}"
+        found = f"input_ids are {ids.dtype} of shape {ids.shape}"
         raise refused("input_ids", found, "Give whole numbers of shape (batch, length)")
     if ids.min() < 0 or ids.max() >= vocab:
         wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
-        raise refused("input_ids", f"{wrong} is no token of a vocabulary of {vocab}", "Give smaller ones")
+        found = f"{wrong} is no token of a vocabulary of {vocab}"
+        raise refused("input_ids", found, f"Give ids from 0 to {vocab - 1}")
     return np.ascontiguousarray(ids, dtype="<i8")
 
 
@@ -109,7 +112,7 @@ def random_ids(batch: int, length: int, vocab: int, seed: int) -> NDArray[np.int
         ArgumentError: The batch is no whole number above zero.
     """
     if not _is_whole(batch) or batch < 1:
-        raise refused("batch", f"it is {batch}", "Give a whole number from 1 on")
+        raise refused("batch", f"batch is {batch}", "Give a whole number from 1 on")
     return np.random.default_rng(seed).integers(0, vocab, (batch, length), dtype=np.int64)
 
 
@@ -125,7 +128,7 @@ def most_parts(batch: int, n_stages: int) -> int:
 
 def refused(name: str, found: str, next_step: str) -> ArgumentError:
     """Return the error about an argument of a drive."""
-    return ArgumentError(f"Cannot drive with these {name}: {found}", next_step, "bad-drive", argument=name)
+    return ArgumentError(f"Cannot drive: {found}", next_step, "bad-drive", argument=name)
 
 
 def _is_whole(value: Any) -> bool:

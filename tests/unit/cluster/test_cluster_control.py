@@ -497,7 +497,7 @@ def test_one_that_lives_and_gets_nowhere_is_told_from_a_broken_network(coordinat
         "Look at its output, or raise timeout_s. [too-slow]"
     )
     assert "[broken-network]" in said("n0", "n1")
-    assert said().startswith("Cannot drive: n0, n1 did not within 60 s")
+    assert said().startswith("Cannot drive: n0, n1 did not answer within 60 s")
 
 
 def test_a_worker_that_ends_before_it_comes_is_named_with_its_last_word(coordinator, monkeypatch):
