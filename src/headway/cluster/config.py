@@ -255,6 +255,7 @@ def _text(allowed: str, pattern: str = r".+") -> _Kind:
 
 
 def _layers(value: Any) -> range:
+    value = value.replace("..", ":", 1) if isinstance(value, str) else value  # as tables show them
     if isinstance(value, str | range) and (layers := as_layers(value)):
         return layers
     raise ValueError
@@ -303,7 +304,7 @@ _KINDS: Final = {
     "precision": _words(*PRECISIONS),
     "kv_cache": _Kind("true or false", lambda v: _need(isinstance(v, bool), v)),
     "max_ram_gb": _amount("GB"),
-    "layers": _Kind('layers "a:b" with a < b', _layers),
+    "layers": _Kind('layers "a:b" or "a..b", without b, a < b', _layers),
     "role": _words("active", "standby", "draining"),
     "standby_for": _ADDR,
 }
@@ -367,11 +368,12 @@ def _check_nodes(nodes: tuple[NodeConfig, ...], manual: bool) -> None:
     for number, one in enumerate(nodes, 1):
         where = _place(number, one)
         if one.addr in seen:
-            raise _refusal(where, "addr", one.addr, "an addr that no other node has")
+            step = "Give each node an addr of its own"
+            raise _refusal(where, "addr", one.addr, "an addr that no other node has", step)
         seen.add(one.addr)
         if one.layers is not None and not manual:
             step = 'Give policy = "manual" in [placement], or leave layers out'
-            raise _refusal(where, "layers", _colon(one.layers), 'nothing but under policy = "manual"', step)
+            raise _refusal(where, "layers", _colon(one.layers), 'none: only policy = "manual" reads it', step)
         if one.layers is not None and one.role == "standby":
             raise _refusal(where, "layers", _colon(one.layers), "none: a standby takes those of the node it stands for")
         if one.layers is None and manual and one.role == "active":

@@ -150,7 +150,10 @@ BAD = [
     *[("node", 'node[1] "n1": ', f'ssh = "{one}"', "ssh is", "") for one in ("-oProxyCommand=x", "a b", "")],
     ("node", 'node[1] "n1": ', "kv_cache = 1", "kv_cache is 1; allowed is true or false", ""),
     ("node", 'node[1] "n1": ', 'ckpt_dir = "a\\u001b[2J"', "ckpt_dir is", ""),
-    *[("node", 'node[1] "n1": ', f'layers = "{one}"', "layers is", "") for one in ("3:3", "4:2", "1..2", ":", "-1:2")],
+    *[
+        ("node", 'node[1] "n1": ', f'layers = "{one}"', "layers is", "")
+        for one in ("3:3", "4:2", "1.2", "1...2", "2..2", ":", "-1:2")
+    ],
     ("node", 'node[1] "n1": ', "layers = [0, 4]", "layers is [0, 4]", ""),
     ("node", 'node[1] "n1": ', 'layers = "0:4"', "layers is '0:4'", 'Give policy = "manual" in [placement]'),
     ("placement", 'node[1] "n1": ', 'policy = "manual"', 'layers is missing; allowed is layers "a:b"', ""),
@@ -188,7 +191,10 @@ def test_a_bad_value_is_named_with_its_place(table, where, line, found, step):
         ('model = "m"\n[[node]]', r"node\[1\]: addr is missing"),
         ('model = "m"\n[[node]]\naddr = ""', r'node\[1\] "": addr is \'\''),
         ('model = "m"\n[[node]]\naddr = "a"\nrole = "standby"', "no node is active"),
-        ('model = "m"\n[[node]]\naddr = "a"\n[[node]]\naddr = "a"', r'node\[2\] "a": addr is \'a\'; .* no other node'),
+        (
+            'model = "m"\n[[node]]\naddr = "a"\n[[node]]\naddr = "a"',
+            r'node\[2\] "a": addr is \'a\'; .* no other node has. Give each',
+        ),
         ('model = "m"\nnodes = []', "'nodes' is no key"),
     ],
 )
@@ -203,6 +209,12 @@ def test_a_standby_of_a_manual_placement_has_no_layers_and_a_draining_node_may()
         read(placement=manual, node='layers = "0:4"', second='layers = "0:4"\nrole = "standby"')
     assert read(placement=manual, node='layers = "0:4"', second='role = "draining"').nodes[1].layers is None
     assert len(read(second='role = "standby"').active) == 1
+
+
+def test_layers_are_read_as_they_are_shown():
+    assert read(placement='policy = "manual"', node='layers = "0:4"', second='layers = "4..8"').nodes[
+        1
+    ].layers == range(4, 8)
 
 
 def test_a_standby_of_a_misspelt_node_hears_the_likely_one():
