@@ -33,6 +33,7 @@ _DECODE_WIDTH: Final = 4096  # 64 MiB of fp32: beyond the caches, as the weights
 _PREFILL_WIDTH: Final = 2048
 _PREFILL_ROWS: Final = 512
 _DISK_BYTES: Final = 64_000_000
+_MOST_DISK_MB_S: Final = 20_000  # faster than disks are: its pages were in memory all the same
 _LEAST_DISK_BYTES: Final = 1_000_000  # a shorter read tells of the system call and not of the disk
 _NO_MEASURE: Final = (ImportError, MemoryError, OSError, RuntimeError, ValueError)
 
@@ -345,8 +346,8 @@ def _disk_rate(folder: Path) -> float | None:
         began, n_read = perf_counter_ns(), 0
         while n_read < _DISK_BYTES and (part := file.read(1 << 20)):
             n_read += len(part)
-        took = perf_counter_ns() - began
-    return n_read / 1e6 / (took / NS_PER_S) if n_read >= _LEAST_DISK_BYTES else None
+        rate = n_read / 1e6 / ((perf_counter_ns() - began) / NS_PER_S)
+    return rate if n_read >= _LEAST_DISK_BYTES and rate <= _MOST_DISK_MB_S else None
 
 
 def _probe_host(config: ClusterConfig, nodes: list[NodeConfig], timeout_s: float) -> list[NodeProbe]:

@@ -114,6 +114,14 @@ def test_torch_gets_the_threads_and_its_own_back(quick):
     assert torch.get_num_threads() == before
 
 
+def test_a_file_that_stays_in_memory_tells_nothing_of_the_disk(tmp_path, monkeypatch):
+    (tmp_path / "model.safetensors").write_bytes(bytes(2_000_000))
+    monkeypatch.setattr(probing, "_MOST_DISK_MB_S", 1e-3)
+    assert probing._disk_rate(tmp_path) is None
+    monkeypatch.setattr(probing, "_MOST_DISK_MB_S", 1e12)
+    assert probing._disk_rate(tmp_path) > 0
+
+
 def test_what_cannot_be_measured_is_unknown(tmp_path, monkeypatch, quick):
     assert probe_here("n0").disk_mb_s is None
     assert probe_here("n0", tmp_path).disk_mb_s is None
