@@ -163,6 +163,20 @@ def show_seconds(seconds: float) -> str:
     return f"{seconds / 86400:,.2f} d"
 
 
+def show_bytes(*sizes: float) -> str:
+    """Return sizes for a person, in one unit: that of the largest; 1e9 bytes are a GB.
+
+    Example:
+        >>> show_bytes(4_104_000_000), show_bytes(94_000_000, 12_345_678_901), show_bytes(0)
+        ('4.10 GB', '0.09 of 12.35 GB', '0 kB')
+    """
+    largest, (scale, unit, digits) = max(map(abs, sizes)), (1e3, "kB", 0)
+    for larger in ((1e6, "MB", 0), (1e9, "GB", 2), (1e12, "TB", 2)):
+        if largest >= 0.9995 * larger[0]:
+            scale, unit, digits = larger
+    return f"{' of '.join(f'{size / scale:,.{digits}f}' for size in sizes)} {unit}"
+
+
 def show_percent(fraction: float) -> str:
     """Return a fraction as percent; 100.0 and 0.0 are printed only when they are true.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -14,8 +14,9 @@ from headway.cluster.holder import Holder, budgets_of
 from headway.cluster.policy import split
 from headway.cluster.probe import NodeProbe
 from headway.errors import ClusterError
+from headway.units import show_bytes, show_seconds
 
-_GB: Final = 1e9
+_COLUMNS: Final = "{:<17} {:<9}{:<8}{:<10}{:>10}{:>10}{:>6}{:>9}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,11 @@ class Placement:
         able = [standby for standby in self.standbys if addr in standby.fits]
         return min(able, key=lambda standby: standby.stage_addr != addr, default=None)
 
+    @property
+    def uncovered(self) -> list[str]:
+        """Whose stage no standby can take over; empty where there are no standbys at all."""
+        return [one.addr for one in self.stages if self.standbys and self.standby_of(one.addr) is None]
+
     def promoted(self, addr: str, standby: str) -> Placement:
         """Return the placement in which a standby has the stage of a node, and that node is retired.
 
@@ -148,18 +154,12 @@ class Placement:
 
     def table(self) -> str:
         """Return the plan as text: a row a stage, then standbys, precisions that were tried, and notes."""
-        head = f"{'node':<22}{'layers':<10}{'device':<8}{'precision':<10}"
-        head += f"{'need':>10}{'budget':>10}{'holds':>7}{'token':>11}"
-        rows = [
-            f"{one.addr:<22}{_dots(one.layers):<10}{one.device:<8}{one.precision:<10}{one.need_bytes / _GB:>9.2f}G"
-            f"{one.budget_bytes / _GB:>9.2f}G{one.capacity:>7}"
-            + (f"{one.predicted_ms:>9.2f}ms" if one.predicted_ms is not None else f"{'-':>11}")
-            for one in self.stages
-        ]
-        lines = [head, *rows]
+        head = ("node", "layers", "device", "precision", "need", "budget", "holds", "token")
+        lines = [_COLUMNS.format(*head), *(_COLUMNS.format(*_cells(one)) for one in self.stages)]
         for standby in self.standbys:
             able = f"standby for {', '.join(standby.fits)}" if standby.fits else "standby, holds no stage"
-            lines.append(f"{standby.addr:<22}{able}; budget {standby.budget_bytes / _GB:.2f} GB")
+            lines.append(f"{standby.addr:<17} {able}; budget {_budget(standby.budget_bytes)}")
+        lines += [f"no standby for {addr}" for addr in self.uncovered]
         for trial in self.trials:
             word = "fits" if trial.fits else "does not fit"
             lines.append(f"{_name(trial.precision)} {word}: {_totals(trial)}")
@@ -199,7 +199,7 @@ def plan(config: ClusterConfig, cost: ModelCost, probes: Mapping[str, NodeProbe]
             Holder(config, node, precision, cost, budget=budgets[node.addr], probed=probes.get(node.addr))
             for node in nodes
         ]
-        notes: list[str] = []
+        notes = [f"{below}: no layers there"] if (below := _below_reserve(config, nodes)) else []
         parts = split(config, holders, notes)
         fits = parts is not None and all(one.holds(part) for one, part in zip(holders, parts, strict=True) if part)
         trials.append(_trial(precision, cost, holders, fits))
@@ -326,23 +326,46 @@ def _trial(precision: str | None, cost: ModelCost, holders: list[Holder], fits: 
 def _no_room(
     config: ClusterConfig, cost: ModelCost, trials: list[Trial], holders: list[Holder], parts: list[range] | None
 ) -> ClusterError:
+    details: dict[str, Any] = {
+        "need_bytes": [trial.need_bytes for trial in trials],
+        "budget_bytes": {one.node.addr: one.budget for one in holders},
+    }
+    if below := _below_reserve(config, config.active):
+        what, step = f"Cannot place {cost.n_layers} layers: {below}", "Raise max_ram_gb, or lower reserve_ram_gb"
+        return ClusterError(what, step, "no-room", **details)
     tried = "; ".join(f"{_name(trial.precision)} {_totals(trial)}" for trial in trials)
-    each = ", ".join(f"{one.node.addr} {one.budget / _GB:.2f} GB" for one in holders)
+    each = ", ".join(f"{one.node.addr} {_budget(one.budget)}" for one in holders)
     found = f"{tried}; after {config.reserve_ram_gb:g} GB of reserve: {each}"
     over = [(one, part) for one, part in zip(holders, parts or (), strict=False) if part and not one.holds(part)]
     if over:
-        found += "".join(f"; layers {_dots(p)} of {one.node.addr} need {one.need(p) / _GB:.2f} GB" for one, p in over)
+        found += "".join(f"; layers {_dots(p)} of {one.node.addr} need {show_bytes(one.need(p))}" for one, p in over)
     return ClusterError(
         f"Cannot place {cost.n_layers} layers: {found}",
         "Give more memory or nodes, less reserve_ram_gb or context, or a precision_ladder with a narrower precision",
         "no-room",
-        need_bytes=[trial.need_bytes for trial in trials],
-        budget_bytes={one.node.addr: one.budget for one in holders},
+        **details,
     )
 
 
+def _below_reserve(config: ClusterConfig, nodes: Sequence[NodeConfig]) -> str:
+    """Say which nodes give less than what is left alone there; nothing where none does."""
+    below = [one for one in nodes if one.max_ram_gb is not None and one.max_ram_gb < config.reserve_ram_gb]
+    each = ", ".join(f"{one.addr} ({one.max_ram_gb:g})" for one in below)
+    return f"max_ram_gb is below reserve_ram_gb = {config.reserve_ram_gb:g} on {each}" if below else ""
+
+
+def _cells(stage: StagePlan) -> tuple[str, ...]:
+    token = "-" if stage.predicted_ms is None else show_seconds(stage.predicted_ms / 1000)
+    sizes = show_bytes(stage.need_bytes), show_bytes(stage.budget_bytes)
+    return (stage.addr, _dots(stage.layers), stage.device, stage.precision, *sizes, f"{stage.capacity}", token)
+
+
+def _budget(size: int) -> str:
+    return show_bytes(size) if size > 0 else "none"
+
+
 def _totals(trial: Trial) -> str:
-    return f"needs {trial.need_bytes / _GB:.2f} GB of {trial.budget_bytes / _GB:.2f} GB"
+    return f"needs {show_bytes(trial.need_bytes, trial.budget_bytes)}"
 
 
 def _name(precision: str | None) -> str:

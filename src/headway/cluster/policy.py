@@ -58,11 +58,12 @@ def _told(holders: list[Holder], n_layers: int) -> list[range]:
         for layer in part:
             times[layer] += 1
     for found, layers in (
-        ("are on no node", [n for n in range(n_layers) if times[n] == 0]),
-        ("are on several nodes", [n for n in range(n_layers) if times[n] > 1]),
+        ("on no node", [n for n in range(n_layers) if times[n] == 0]),
+        ("on several nodes", [n for n in range(n_layers) if times[n] > 1]),
     ):
         if layers:
-            raise _bad_ranges(f"layers {_runs(layers)} {found}")
+            said = f"layers {_runs(layers)} are" if len(layers) > 1 else f"layer {layers[0]} is"
+            raise _bad_ranges(f"{said} {found}")
     for before, part, one in zip(parts, parts[1:], holders[1:], strict=False):
         if part.start < before.stop:
             raise _bad_ranges(f"{one.node.addr} has layers {_dots(part)}, and the node before it {_dots(before)}")
@@ -139,14 +140,15 @@ def _bad_ranges(found: str) -> ClusterError:
 
 
 def _runs(layers: list[int]) -> str:
-    """Return layers as text, neighbours joined: 3, 5..8 (8 is the first that is not meant)."""
+    """Return layers as text, three neighbours and more joined: 3, 5 to 8 and 10 (8 is meant too)."""
     runs: list[range] = []
     for layer in layers:
         if runs and runs[-1].stop == layer:
             runs[-1] = range(runs[-1].start, layer + 1)
         else:
             runs.append(range(layer, layer + 1))
-    return ", ".join(_dots(run) if len(run) > 1 else str(run.start) for run in runs)
+    words = [word for run in runs for word in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _dots(layers: range) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from statistics import median
+from typing import Final
 
 from rich.table import Table
 from rich.text import Text
@@ -10,7 +11,10 @@ from rich.text import Text
 from headway.cluster.record import dots
 from headway.cluster.report import ClusterRun
 from headway.sources.text import clean
-from headway.units import show_seconds
+from headway.units import show_bytes, show_seconds
+
+_NAMED: Final = 1.1
+"""So far above the median of the others the straggler is worth a word [ratio]."""
 
 
 def rich_table(run: ClusterRun) -> Table:
@@ -28,23 +32,30 @@ def rich_table(run: ClusterRun) -> Table:
     table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
     for name in ("node", "layers", "as"):
         table.add_column(name, overflow="fold")
-    for name in ("forward", "predicted", "predicted\n/forward", "wait", "GB/budget"):
+    for name in ("forward", "predicted", "predicted\n/forward", "wait", "memory\nof budget"):
         table.add_column(name, justify="right")
     for one in run.timings:
         share = "-"
         if one.predicted_ms is not None and one.forward_ms:
             share = f"{one.predicted_ms / one.forward_ms:.2f}"
-        budget = "-" if one.budget_bytes is None else f"{one.budget_bytes / 1e9:.2f}"
+        sizes = [one.resident_bytes] if one.budget_bytes is None else [one.resident_bytes, one.budget_bytes]
         cells = (
             *(one.addr, dots(one.layers), " ".join(filter(None, (one.device, one.precision)))),
             *(ms(one.forward_ms), ms(one.predicted_ms), share, ms(one.wait_ms)),
-            f"{one.resident_bytes / 1e9:.2f}/{budget}",
+            show_bytes(*sizes),
         )
         table.add_row(*(Text(clean(cell)) for cell in cells))
     told = [f"{run.mode}, total {ms(run.total_forward_ms)}, critical path {ms(run.critical_path_ms())}"]
-    if run.straggler is not None:
-        others = median(one.forward_ms for one in run.timings if one.addr != run.straggler)
-        more = f", {run.critical_path_ms() / others:.2f} times the median of the others" if others else ""
-        told.append(f"straggler {clean(run.straggler)}{more}")
+    told.extend(_straggler(run))
     table.caption = Text("\n".join([*told, *(clean(one, 1000) for one in run.recovered)]))
     return table
+
+
+def _straggler(run: ClusterRun) -> list[str]:
+    """Name the straggler, where it stands out by more than what times of one drive scatter."""
+    others = [one.forward_ms for one in run.timings if one.addr != run.straggler]
+    if run.straggler is None or run.critical_path_ms() < _NAMED * median(others):
+        return []
+    whose = "that of the other" if len(others) == 1 else "the median of the others"
+    more = f", {run.critical_path_ms() / median(others):.2f} times {whose}" if median(others) else ""
+    return [f"straggler {clean(run.straggler)}{more}"]

@@ -99,7 +99,7 @@ def test_embedding_head_and_kv_window_take_their_room():
     assert [one.need_bytes for one in placement.stages] == [4 * 2 * GB + 2 * GB] * 2
     assert [one.capacity for one in placement.stages] == [4, 4]
     message = refused("no-room", [node("a", 10), node("b", 9.9)], cost, context=500_000)
-    assert "needs 20.00 GB of 19.90 GB" in message
+    assert "needs 20.00 of 19.90 GB" in message
     planned([node("a", 6, kv_cache=False), node("b", 6, kv_cache=False)], cost, context=500_000)
 
 
@@ -175,9 +175,10 @@ def test_manual_ranges_are_taken_as_they_are():
 @pytest.mark.parametrize(
     ("ranges", "word"),
     [
-        ([(0, 3), (4, 8)], "layers 3 are on no node"),
-        ([(1, 3), (5, 7)], "layers 0, 3..5, 7 are on no node"),
-        ([(0, 5), (3, 8)], "layers 3..5 are on several nodes"),
+        ([(0, 3), (4, 8)], "layer 3 is on no node"),
+        ([(1, 3), (5, 7)], "layers 0, 3, 4 and 7 are on no node"),
+        ([(0, 5), (3, 8)], "layers 3 and 4 are on several nodes"),
+        ([(0, 1), (4, 8)], "layers 1 to 3 are on no node"),
         ([(0, 4), (4, 9)], "n1 has layers 4..9; the model has 8"),
         ([(4, 8), (0, 4)], "n1 has layers 0..4, and the node before it 4..8"),
     ],
@@ -200,15 +201,26 @@ def test_the_ladder_says_what_fits_and_what_does_not():
         ("fp32", False, 16),
         ("bf16", True, 8),
     ]
-    assert "fp32 does not fit: needs 16.00 GB of 10.00 GB" in placement.table()
+    assert "fp32 does not fit: needs 16.00 of 10.00 GB" in placement.table()
     message = refused("no-room", [node("a", 1), node("b", 2)], model(8), precision_ladder=ladder)
-    for word in ("fp32 needs 16.00 GB of 3.00 GB", "int8 needs 4.00 GB of 3.00 GB", "a 1.00 GB, b 2.00 GB"):
+    for word in ("fp32 needs 16.00 of 3.00 GB", "int8 needs 4.00 of 3.00 GB", "a 1.00 GB, b 2.00 GB"):
         assert word in message
 
 
 def test_a_negative_budget_is_no_room():
-    message = refused("no-room", [node("a", 4)], model(8), reserve=6)
-    assert "after 6 GB of reserve: a -2.00 GB" in message
+    probes = [seen("a", 5)]
+    assert "after 6 GB of reserve: a none" in refused("no-room", [node("a")], model(8), probes, reserve=6)
+
+
+def test_a_limit_below_the_reserve_is_named():
+    nodes = [node("a", 4), node("b", 2.5), node("c", 16)]
+    assert refused("no-room", nodes[:2], model(8), reserve=6) == (
+        "Cannot place 8 layers: max_ram_gb is below reserve_ram_gb = 6 on a (4), b (2.5). "
+        "Raise max_ram_gb, or lower reserve_ram_gb. [no-room]"
+    )
+    placement, _, _ = planned(nodes, model(8), reserve=6)
+    assert layers(placement) == {"c": (0, 8)}
+    assert placement.notes == ("max_ram_gb is below reserve_ram_gb = 6 on a (4), b (2.5): no layers there",)
 
 
 def test_draining_nodes_get_no_layers():
@@ -229,7 +241,8 @@ def test_a_standby_holds_only_what_fits():
         ("t", None, ["b"]),
         ("u", None, []),
     ]
-    assert placement.standby_of("a") is None
+    assert (placement.standby_of("a"), placement.uncovered) == (None, ["a"])
+    assert planned([node("a", 10)], model(8))[0].uncovered == []
     assert (placement.can_hold("t", "b"), placement.can_hold("t", "a")) == (True, False)
 
 
@@ -278,7 +291,7 @@ def test_a_manual_stage_goes_to_its_standby_with_its_layers():
     placement, config, probes = planned(nodes, model(8), policy="manual")
     after = retire(placement, config, model(8), probes, "n1")
     assert layers(after) == {"n0": (0, 4), "s": (4, 8)}
-    with pytest.raises(ClusterError, match=r"layers 0..4 are on no node"):
+    with pytest.raises(ClusterError, match=r"layers 0 to 3 are on no node"):
         retire(after, config, model(8), probes, "n0")
 
 
@@ -291,13 +304,14 @@ def test_only_a_standby_that_fits_is_promoted():
 def test_the_table_and_the_json_say_the_same():
     placement, _, _ = planned(standbys(), model(8))
     assert placement.table().splitlines() == [
-        "node                  layers    device  precision       need    budget  holds      token",
-        "a                     0..6      cpu     bf16           6.00G    10.00G     10   600.00ms",
-        "b                     6..8      cpu     bf16           2.00G     4.00G      4   200.00ms",
-        "s                     standby for b; budget 20.00 GB",
-        "t                     standby for b; budget 3.00 GB",
-        "u                     standby, holds no stage; budget 1.00 GB",
-        "the model fits: needs 8.00 GB of 14.00 GB",
+        "node              layers   device  precision       need    budget holds    token",
+        "a                 0..6     cpu     bf16         6.00 GB  10.00 GB    10   600 ms",
+        "b                 6..8     cpu     bf16         2.00 GB   4.00 GB     4   200 ms",
+        "s                 standby for b; budget 20.00 GB",
+        "t                 standby for b; budget 3.00 GB",
+        "u                 standby, holds no stage; budget 1.00 GB",
+        "no standby for a",
+        "the model fits: needs 8.00 of 14.00 GB",
     ]
     told = placement.to_json()
     assert json.loads(json.dumps(told)) == told

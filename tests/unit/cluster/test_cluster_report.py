@@ -273,15 +273,24 @@ def test_the_screen_shows_predicted_against_measured_and_the_straggler():
     slow = stage("n1", "4:8", 300, 2 * GB, predicted_ms=150, budget_bytes=4 * GB, wait_ms=20, precision="int8")
     made = ClusterRun([stage(), slow], 400, mode="pipelined", recovered=["n2 was replaced by n1"])
     head, below, first, second, *rest = (line.split() for line in screen(made, width=80).splitlines())
-    assert head == ["predicted"]
-    assert below == ["node", "layers", "as", "forward", "predicted", "/forward", "wait", "GB/budget"]
-    assert first == ["n0", "0..4", "cpu", "100", "ms", "-", "-", "0.0", "s", "1.00/-"]
-    assert second == ["n1", "4..8", "cpu", "int8", *["300", "ms", "150", "ms", "0.50", "20", "ms", "2.00/4.00"]]
+    assert head == ["predicted", "memory"]
+    assert below == ["node", "layers", "as", "forward", "predicted", "/forward", "wait", "of", "budget"]
+    assert first == ["n0", "0..4", "cpu", "100", "ms", "-", "-", "0.0", "s", "1.00", "GB"]
+    assert " ".join(second) == "n1 4..8 cpu int8 300 ms 150 ms 0.50 20 ms 2.00 of 4.00 GB"
     assert [" ".join(line) for line in rest] == [
         "pipelined, total 400 ms, critical path 300 ms",
-        "straggler n1, 3.00 times the median of the others",
+        "straggler n1, 3.00 times that of the other",
         "n2 was replaced by n1",
     ]
+
+
+def test_a_straggler_that_hardly_stands_out_is_not_named_on_the_screen():
+    stages = [stage("n0", forward_ms=100), stage("n1", forward_ms=100)]
+    assert "straggler" not in screen(ClusterRun([*stages, stage("n2", forward_ms=109)], 309))
+    assert "straggler n2, 1.11 times the median of the others" in screen(
+        ClusterRun([*stages, stage("n2", forward_ms=111)], 311)
+    )
+    assert "straggler" not in screen(ClusterRun(stages[:1], 100))
 
 
 def test_a_name_cannot_steer_the_terminal():
