@@ -213,6 +213,8 @@ class _Worker:
         self.own_sockets = _sockets()
         os.environ["GLOO_SOCKET_IFNAME"] = self.interface
         self.store = store_over(self.keys, order.timeout_s)  # the engine does not keep what is Python of it
+        # a group that failed while it formed is counted in the names of keys: every rank begins anew
+        dist.distributed_c10d._world.group_count = 0  # noqa: SLF001 - the engine resets it for a whole group alone
         with self.log.span("device_init"):
             dist.init_process_group(
                 "nccl" if self.stage.device.type == "cuda" else "gloo",
