@@ -142,7 +142,7 @@ def _show(folder: Path) -> None:
     (folder / "cluster.toml").write_text(CONFIG)
     cluster = Cluster.from_path(folder / "cluster.toml")
     placement = cluster.plan()
-    _screen(lambda sheet: draw_plan(sheet, placement, LAYERS, "llama"))
+    _screen(lambda sheet: draw_plan(sheet, placement, LAYERS, "llama", cluster.config))
     click.echo("\n2. Start the workers, and drive two prompts through them")
     with cluster:
         with ClusterView() as cluster.watch:
@@ -161,7 +161,7 @@ def _show(folder: Path) -> None:
 
 
 def _told(run: ClusterRun) -> None:
-    _screen(lambda sheet: draw_run(sheet, run, (len(PROMPTS), len(PROMPTS[0])), first=12))
+    _screen(lambda sheet: draw_run(sheet, run, (len(PROMPTS), len(PROMPTS[0])), table=True, where=""))
 
 
 def _screen(draw: Any) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headway.cli.clustertext import draw_plan, probes_json
+from headway.cli.clustertext import draw_command, draw_plan, probes_json
 from headway.cli.clusterview import working
 from headway.cli.modeltext import json_option, put
 from headway.report.sheet import Sheet
@@ -29,7 +29,7 @@ def command(*, config: Path, as_json: bool) -> None:
     placement = cluster.plan()
 
     def draw(sheet: Sheet) -> None:
-        draw_plan(sheet, placement, cluster.checkpoint.n_layers, cluster.config.model)
-        sheet.say(f"Next: headway cluster run {config}")
+        draw_plan(sheet, placement, cluster.checkpoint.n_layers, cluster.config.model, cluster.config)
+        draw_command(sheet, "Next:", "headway", "cluster", "run", config)
 
     put({"plan": placement.to_json(), "nodes": probes_json(probes)}, draw, as_json=as_json)

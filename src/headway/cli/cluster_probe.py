@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from headway.cli.clustertext import draw_probes, probes_json
+from headway.cli.clustertext import counted, draw_command, draw_probes, probes_json
 from headway.cli.clusterview import working
 from headway.cli.modeltext import json_option, put
 from headway.report.sheet import Sheet
@@ -42,10 +42,11 @@ def command(
             document = {"nodes": probes_json(found)}
 
     def draw(sheet: Sheet) -> None:
-        count = len(found)
-        sheet.title(str(config) if config else "This machine", f"{count} node{'' if count == 1 else 's'} measured")
+        sheet.title(str(config) if config else "This machine", f"{counted(len(found), 'node')} measured")
         draw_probes(sheet, found.values())
         if config:
-            sheet.say(f"Next: headway cluster plan {config}")
+            draw_command(sheet, "Next:", "headway", "cluster", "plan", config)
+        elif folder is None:
+            sheet.say("The disk is measured where --folder or CONFIG says which.")
 
     put(document, draw, as_json=as_json)

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from headway.cli.clustertext import draw_plan, draw_run, ms, needs_engine, require_engine
+from headway.cli.clustertext import (
+    command_of,
+    draw_command,
+    draw_plan,
+    draw_run,
+    ms,
+    needs_engine,
+    require_engine,
+)
 from headway.cli.clusterview import ClusterView, working
+from headway.cli.main import say
 from headway.cli.modeltext import json_option, put
-from headway.errors import ArgumentError
+from headway.errors import ArgumentError, HeadwayError
 from headway.record.identity import safe_name
 from headway.report.sheet import Sheet
 
@@ -22,6 +30,11 @@ if TYPE_CHECKING:
     from headway.cluster.cluster import Cluster
     from headway.cluster.report import ClusterRun
 
+_OPTIONS: Final = {
+    "input_ids": "--prompt-ids", "micro_batches": "--micro-batches", "mode='pipelined'": "--mode pipelined",
+    "steps is": "--steps is",
+}  # fmt: skip
+"""What arguments of a drive are called on the command line."""
 _IDS: Final = re.compile(r"\s*[0-9]{1,12}(\s*[, ]\s*[0-9]{1,12})*\s*")
 
 
@@ -50,7 +63,8 @@ def _from_file(path: str) -> list[list[int]]:
     try:
         prompts = json.loads(Path(path).read_bytes())
     except OSError as error:
-        raise _bad(f"Cannot read the prompts in {path}: {error.strerror or error}", path) from error
+        what = f"Cannot read the prompts in {path}: {error.strerror or error}"
+        raise ArgumentError(what, "Check the path", "bad-prompt", found=path) from error
     except (ValueError, RecursionError) as error:
         raise _bad(f"Cannot read the prompts in {path}: it is no JSON", path) from error
     if isinstance(prompts, list) and prompts and all(isinstance(row, list) and row for row in prompts):
@@ -77,15 +91,34 @@ class _Drives:
     steps: int
     repeat: int
 
+    def check(self, cluster: Cluster) -> None:
+        """Refuse what cannot be driven, before it costs a launch.
+
+        Raises:
+            ArgumentError: It cannot; the message names the options.
+        """
+        try:
+            cluster.request(**self._arguments())
+        except ArgumentError as error:
+            raise ArgumentError(
+                _as_options(error.what), _as_options(error.next_step), error.slug, **error.details
+            ) from error
+
     def go(self, cluster: Cluster) -> list[ClusterRun]:
         """Drive; only the tokens come back, as nothing shows the logits."""
-        return [
-            cluster.drive(
-                self.ids, batch=self.batch, mode=self.mode, steps=self.steps, micro_batches=self.micro_batches,
-                logits="none",
-            )
-            for _ in range(self.repeat)
-        ]  # fmt: skip
+        return [cluster.drive(**self._arguments()) for _ in range(self.repeat)]
+
+    def _arguments(self) -> dict[str, Any]:
+        return {
+            "input_ids": self.ids, "batch": self.batch, "mode": self.mode, "steps": self.steps,
+            "micro_batches": self.micro_batches, "logits": "none",
+        }  # fmt: skip
+
+
+def _as_options(text: str) -> str:
+    for argument, option in _OPTIONS.items():
+        text = text.replace(argument, option)
+    return text
 
 
 @click.command("run")
@@ -121,6 +154,7 @@ class _Drives:
     help="Tokens to generate for each prompt.",
 )
 @click.option("--repeat", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="Drive so often.")
+@click.option("--table", is_flag=True, help="Print the table of sums of the last drive too, in tenths.")
 @json_option
 def command(
     *,
@@ -131,6 +165,7 @@ def command(
     micro_batches: int | None,
     steps: int,
     repeat: int,
+    table: bool,
     as_json: bool,
 ) -> None:
     """Split the model over the nodes, run it, and show what each stage took.
@@ -149,22 +184,31 @@ def command(
         require_engine()
     with working("Measuring the nodes", quiet=as_json):
         placement = cluster.plan()
+    drives.check(cluster)
+    n_layers, model = cluster.cost.n_layers, cluster.config.model
     if not as_json:
-        put({}, lambda sheet: draw_plan(sheet, placement, cluster.cost.n_layers, cluster.config.model), as_json=False)
+        put({}, lambda sheet: draw_plan(sheet, placement, n_layers, model, cluster.config), as_json=False)
     shape = (len(ids), len(ids[0])) if ids else (drives.batch, cluster.config.seq)
-    with cluster:
-        with ClusterView(quiet=as_json) as cluster.watch:
+    runs = _drive(cluster, drives, quiet=as_json)
+    document = {
+        "plan": placement.to_json(),
+        "nodes": [cluster.reports[one.addr].to_json() for one in cluster.config.nodes if one.addr in cluster.reports],
+        "runs": [run.to_json() for run in runs],
+        "log": log_of(cluster),
+    }
+    put(document, lambda sheet: _draw(sheet, runs, shape, log_of(cluster), table=table), as_json=as_json)
+
+
+def _drive(cluster: Cluster, drives: _Drives, *, quiet: bool) -> list[ClusterRun]:
+    """Launch, drive and close; where that fails, say where the log is."""
+    try:
+        with cluster, ClusterView(quiet=quiet) as cluster.watch:
             cluster.launch()
-            runs = drives.go(cluster)
-        document = {
-            "plan": placement.to_json(),
-            "nodes": [
-                cluster.reports[one.addr].to_json() for one in cluster.config.nodes if one.addr in cluster.reports
-            ],
-            "runs": [run.to_json() for run in runs],
-            "log": log_of(cluster),
-        }
-        put(document, lambda sheet: _draw(sheet, runs, shape, log_of(cluster)), as_json=as_json)
+            return drives.go(cluster)
+    except (HeadwayError, KeyboardInterrupt):
+        if (log := Path(log_of(cluster))).exists():
+            say(f"headway: where the time went: {command_of('headway', 'report', log)}")
+        raise
 
 
 def log_of(cluster: Cluster) -> str:
@@ -172,9 +216,10 @@ def log_of(cluster: Cluster) -> str:
     return str(Path(cluster.log_root) / safe_name(cluster.run))
 
 
-def _draw(sheet: Sheet, runs: list[ClusterRun], shape: tuple[int, int], log: str) -> None:
-    print()
-    draw_run(sheet, runs[-1], shape)
+def _draw(sheet: Sheet, runs: list[ClusterRun], shape: tuple[int, int], log: str, *, table: bool) -> None:
+    if table:
+        print()
+    draw_run(sheet, runs[-1], shape, table=table)
     if len(runs) > 1:
         sheet.head("Each drive")
         sheet.table(
@@ -187,4 +232,8 @@ def _draw(sheet: Sheet, runs: list[ClusterRun], shape: tuple[int, int], log: str
             left=(0, 4),
             wraps=4 if any(run.recovered for run in runs) else None,
         )  # fmt: skip
-    sheet.say(f"Where the time went: headway report {shlex.quote(log)}")
+        sheet.say(
+            "Wall: by the clock. Stages: the sum of what they computed; more than wall where they overlap. Longest: "
+            "the longest stage."
+        )
+    draw_command(sheet, "Where the time went:", "headway", "report", Path(log))

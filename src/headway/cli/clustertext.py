@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headway.errors import ClusterError
-from headway.report.sheet import Sheet
-from headway.units import show_seconds
+from headway.report.sheet import MAX_WIDTH, Sheet
+from headway.units import show_bytes, show_seconds
 
 if TYPE_CHECKING:
     from headway.cluster.config import ClusterConfig
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
 _ENGINE: Final = ("torch", "transformers", "safetensors")
 _LONG: Final = 22
 """Names longer than that fold in the tables [characters]."""
+_PROMPTS: Final = 8
+_IDS: Final = 12
+"""So much of what was generated a screen shows: of so many prompts, so many ids."""
 
 
 def require_engine(find: Callable[[str], object] = find_spec) -> None:
@@ -49,15 +56,13 @@ def needs_engine(config: ClusterConfig) -> bool:
 
 
 def gb(size: int | None) -> str:
-    """Return a size [bytes] in GB of 1e9 bytes; a dash where it is not known.
+    """Return a size [bytes] for a person, a GB being 1e9 bytes; a dash where it is not known.
 
     Example:
         >>> gb(4_104_000_000), gb(12_345_678), gb(None)
         ('4.10 GB', '12 MB', '-')
     """
-    if size is None:
-        return "-"
-    return f"{size / 1e6:,.0f} MB" if 0 <= size < 1e8 else f"{size / 1e9:,.2f} GB"
+    return "-" if size is None else show_bytes(size)
 
 
 def ms(time: float | None) -> str:
@@ -73,6 +78,31 @@ def dots(layers: range) -> str:
         '0..4'
     """
     return f"{layers.start}..{layers.stop}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return so many of something.
+
+    Example:
+        >>> counted(1, "token"), counted(2_000, "token")
+        ('1 token', '2,000 tokens')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def command_of(*words: str | Path) -> str:
+    """Return a command to be copied; a path below the current folder is relative to it.
+
+    Example:
+        >>> command_of("headway", "report", Path.cwd() / "my logs" / "r")
+        "headway report 'my logs/r'"
+    """
+    return shlex.join(str(_near(word)) if isinstance(word, Path) else word for word in words)
+
+
+def draw_command(sheet: Sheet, about: str, *words: str | Path) -> None:
+    """Write a command on a line of its own, which does not wrap, so that it can be copied."""
+    print(f"\n  {about}\n    {sheet.glyphs.clean(command_of(*words))}")
 
 
 def nodes_table(sheet: Sheet, head: list[str], rows: list[list[str]], left: tuple[int, ...] = (0,)) -> None:
@@ -123,10 +153,9 @@ def draw_probes(sheet: Sheet, probes: Iterable[NodeProbe]) -> None:
     )
 
 
-def draw_plan(sheet: Sheet, placement: Placement, n_layers: int, model: str) -> None:
+def draw_plan(sheet: Sheet, placement: Placement, n_layers: int, model: str, config: ClusterConfig) -> None:
     """Write which layers go where, and how that was found."""
-    count = len(placement.stages)
-    about = f"{n_layers} layers on {count} {'node' if count == 1 else 'nodes'}, policy {placement.policy}"
+    about = f"{counted(n_layers, 'layer')} on {counted(len(placement.stages), 'node')}, policy {placement.policy}"
     sheet.title(f"Plan of {model}", about)
     nodes_table(
         sheet,
@@ -134,30 +163,38 @@ def draw_plan(sheet: Sheet, placement: Placement, n_layers: int, model: str) -> 
         [_stage_cells(stage) for stage in placement.stages],
         left=(0, 1, 2, 3),
     )
-    sheet.say(*(_standby(one.addr, list(one.fits), one.budget_bytes) for one in placement.standbys))
+    sheet.say(
+        *(_standby(one.addr, list(one.fits), one.budget_bytes) for one in placement.standbys),
+        f"No standby for {', '.join(placement.uncovered)}." if placement.uncovered else "",
+        *(f"{node.addr} drains: no layers." for node in config.nodes if node.role == "draining"),
+    )
     if len(placement.trials) > 1 or placement.trials[-1].precision:
         sheet.say(*map(_trial, placement.trials))
     sheet.say(*(f"Note: {note}." for note in placement.notes))
     sheet.say(
-        "Need: weights and KV window; holds: layers that would fit there; token: predicted time for one.",
+        "Layers a..b: from a up to and without b. Need: weights and KV window; holds: layers that would fit there; "
+        "token: predicted time for one.",
     )
 
 
-def draw_run(sheet: Sheet, run: ClusterRun, shape: tuple[int, int], first: int | None = None) -> None:
-    """Write what a drive gave: the table of sums, predicted against measured, tokens, and what was replaced.
+def draw_run(
+    sheet: Sheet, run: ClusterRun, shape: tuple[int, int], *, table: bool = False, where: str = " (--json has all)"
+) -> None:
+    """Write what a drive gave: predicted against measured, tokens, and what was replaced.
 
     Args:
         sheet: Where to.
         run: The drive.
         shape: Of its prompts: how many, and tokens of each.
-        first: How many of the generated tokens to show; None: all.
+        table: Whether the table of sums stands before.
+        where: What is said of tokens that are left out.
     """
     from rich.console import Console
     from rich.padding import Padding
 
     from headway.cluster.runtable import rich_table
 
-    for line in run.table().splitlines():
+    for line in run.table().splitlines() if table else ():
         print(sheet.glyphs.clean(line))
     sheet.head("Predicted and measured")
     console = Console(file=sys.stdout, width=sheet.width)
@@ -168,7 +205,11 @@ def draw_run(sheet: Sheet, run: ClusterRun, shape: tuple[int, int], first: int |
     sheet.say(*_rates(run, shape))
     if run.tokens:
         sheet.head("Generated")
-        sheet.say(*(f"{number}: {_some(row, first)}" for number, row in enumerate(run.tokens)))
+        print()
+        for number, row in enumerate(run.tokens[:_PROMPTS]):
+            _draw_ids(sheet, f"  {number}: ", row, where)
+        if left := len(run.tokens[_PROMPTS:]):
+            print(f"  and {counted(left, 'prompt')} more{where}")
 
 
 def probes_json(probes: Mapping[str, NodeProbe]) -> list[dict[str, Any]]:
@@ -184,9 +225,18 @@ def _gflops(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:,.3g} GFLOP/s" if rate < 1000 else f"{rate:,.0f} GFLOP/s"
 
 
-def _some(tokens: list[int], first: int | None) -> str:
-    rest = 0 if first is None else len(tokens[first:])
-    return " ".join(map(str, tokens[:first])) + (f" and {rest} more" if rest else "")
+def _near(path: Path) -> Path:
+    with suppress(ValueError, OSError):
+        return path.relative_to(Path.cwd()) if path.is_absolute() else path
+    return path
+
+
+def _draw_ids(sheet: Sheet, head: str, ids: list[int], where: str) -> None:
+    """Write token ids, broken between them alone."""
+    left = len(ids[_IDS:])
+    text = " ".join(map(str, ids[:_IDS])) + (f" and {left} more{where}" if left else "")
+    width = min(sheet.width, MAX_WIDTH)
+    print(textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False))
 
 
 def _stage_cells(stage: StagePlan) -> list[str]:
@@ -198,13 +248,13 @@ def _stage_cells(stage: StagePlan) -> list[str]:
 
 def _standby(addr: str, fits: list[str], budget: int) -> str:
     can = f"can take the stage of {' or '.join(fits)}" if fits else "has room for no stage"
-    return f"Standby {addr} {can}; its budget is {gb(budget)}."
+    return f"Standby {addr} {can}; " + (f"its budget is {gb(budget)}." if budget > 0 else "it has no budget.")
 
 
 def _trial(trial: Trial) -> str:
     word = "fits" if trial.fits else "does not fit"
     name = trial.precision or "The model"
-    return f"{name} {word}: it needs {gb(trial.need_bytes)} of {gb(trial.budget_bytes)}."
+    return f"{name} {word}: it needs {show_bytes(trial.need_bytes, trial.budget_bytes)}."
 
 
 def _rates(run: ClusterRun, shape: tuple[int, int]) -> list[str]:
@@ -220,5 +270,5 @@ def _rates(run: ClusterRun, shape: tuple[int, int]) -> list[str]:
 
 
 def _rate(what: str, tokens: int, time: float | None) -> str:
-    said = f"{what}: {tokens:,} tokens"
+    said = f"{what}: {counted(tokens, 'token')}"
     return f"{said} in {ms(time)}, {1000 * tokens / time:,.0f} tokens/s." if time else f"{said}."

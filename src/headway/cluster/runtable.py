@@ -32,7 +32,7 @@ def rich_table(run: ClusterRun) -> Table:
     table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
     for name in ("node", "layers", "as"):
         table.add_column(name, overflow="fold")
-    for name in ("forward", "predicted", "predicted\n/forward", "wait", "memory\nof budget"):
+    for name in ("forward", "predicted", "predicted\n/forward", "wait", "memory\n/budget"):
         table.add_column(name, justify="right")
     for one in run.timings:
         share = "-"
@@ -42,7 +42,7 @@ def rich_table(run: ClusterRun) -> Table:
         cells = (
             *(one.addr, dots(one.layers), " ".join(filter(None, (one.device, one.precision)))),
             *(ms(one.forward_ms), ms(one.predicted_ms), share, ms(one.wait_ms)),
-            show_bytes(*sizes),
+            show_bytes(*sizes).replace(" of ", "/"),
         )
         table.add_row(*(Text(clean(cell)) for cell in cells))
     told = [f"{run.mode}, total {ms(run.total_forward_ms)}, critical path {ms(run.critical_path_ms())}"]

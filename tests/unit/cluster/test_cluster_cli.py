@@ -4,9 +4,11 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +19,7 @@ pytest.importorskip("safetensors")
 from headway.cli import clusterview
 from headway.cli.cluster_demo import LAYERS, STEPS, VOCAB, write_checkpoint
 from headway.cli.cluster_run import PromptIds
-from headway.cli.clustertext import draw_run, gb, needs_engine, require_engine
+from headway.cli.clustertext import command_of, draw_command, draw_run, gb, needs_engine, require_engine
 from headway.cli.clusterview import ClusterView
 from headway.cli.main import cli, main
 from headway.cluster.cluster import Cluster, NodeState
@@ -25,6 +27,7 @@ from headway.cluster.config import ClusterConfig
 from headway.cluster.probe import Device, NodeProbe
 from headway.cluster.report import ClusterRun, NodeReport, StageTiming
 from headway.errors import ClusterError
+from headway.record.identity import safe_name
 from headway.report.sheet import Sheet
 
 GB = 10**9
@@ -108,7 +111,7 @@ def test_this_machine_answers_as_a_coordinator_asks_it(folder):
     probe = NodeProbe.from_json(shown(*asked))
     assert (probe.device, probe.threads) == ("cpu", 1)
     assert probe.gflops > 0
-    assert probe.disk_mb_s > 0
+    assert probe.disk_mb_s is None or probe.disk_mb_s > 0
 
 
 def test_this_machine_and_a_config_are_not_measured_together(config, capsys):
@@ -121,22 +124,41 @@ def test_the_plan_is_shown(config, measured):
     assert any(line[:4] == ["n0", "0..4", "cpu", "fp32"] and line[-1] == "us" for line in lines)
     assert any(line[:2] == ["n1", "4..8"] and line[-1] == "-" for line in lines)
     assert "Standby spare can take the stage of n0 or n1; its budget is 10.00 GB." in " ".join(screen.split())
+    assert "No standby for" not in screen
+    assert screen.endswith(f"\n  Next:\n    headway cluster run {shlex.quote(config(TWO + STANDBY))}\n")
     told = json.loads(shown("plan", config(TWO + STANDBY), "--json"))
     assert [stage["layers"] for stage in told["plan"]["stages"]] == [{"start": 0, "end": 4}, {"start": 4, "end": 8}]
     assert [one["addr"] for one in told["nodes"]] == ["n0", "n1", "spare"]
+
+
+def test_the_plan_says_who_has_no_standby_and_who_drains(config, measured):
+    drains = '[[node]]\naddr = "d"\nrole = "draining"\n'
+    screen = shown("plan", config(TWO + STANDBY + 'standby_for = "n1"\n' + drains))
+    assert "  No standby for n0.\n  d drains: no layers.\n" in screen
+
+
+def test_a_command_to_be_copied_is_one_line_and_relative_where_it_can_be(tmp_path, monkeypatch, capsys):
+    deep = tmp_path / ("x" * 90) / "my logs"
+    monkeypatch.chdir(tmp_path)
+    draw_command(Sheet(sys.stdout, width=72), "Next:", "headway", "report", deep)
+    assert capsys.readouterr().out == f"\n  Next:\n    headway report '{'x' * 90}/my logs'\n"
+    monkeypatch.chdir("/")
+    assert command_of("headway", Path("/elsewhere/r")) == "headway elsewhere/r"
+    monkeypatch.chdir(tmp_path)
+    assert command_of("headway", Path("/elsewhere/r")) == "headway /elsewhere/r"
 
 
 def test_the_plan_says_how_the_ladder_went(config, measured):
     text = TWO.replace("context = 64", 'context = 64\nprecision_ladder = ["fp32", "bf16"]')
     tight = text.replace('precision = "fp32"', "max_ram_gb = 0.012")
     screen = " ".join(shown("plan", config(tight)).split())
-    assert "fp32 does not fit: it needs 31 MB of 24 MB." in screen
-    assert "bf16 fits: it needs 15 MB of 24 MB." in screen
+    assert "fp32 does not fit: it needs 31 of 24 MB." in screen
+    assert "bf16 fits: it needs 15 of 24 MB." in screen
 
 
 def test_a_plan_without_room_is_one_line_with_the_totals(config, measured, capsys):
     (line,) = refused(capsys, "plan", config(TWO.replace("reserve_ram_gb = 0", "reserve_ram_gb = 40"))).splitlines()
-    assert line.startswith("headway: Cannot place 8 layers: the model needs 0.03 GB")
+    assert line.startswith("headway: Cannot place 8 layers: the model needs 31")
     assert line.endswith("[no-room]")
 
 
@@ -184,7 +206,7 @@ def test_a_screen_of_ascii_is_ascii(config, measured):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdout", stream)
         run = ClusterRun([timing("n\N{SNOWMAN}", "0:4")], 100.0, recovered=["\N{SNOWMAN}"])
-        draw_run(Sheet(stream, width=80), run, (1, 1))
+        draw_run(Sheet(stream, width=80), run, (1, 1), table=True)
     stream.flush()
     assert b"n?" in stream.buffer.getvalue()
 
@@ -204,7 +226,7 @@ def test_where_no_worker_is_started_here_the_extra_is_not_needed():
         ("1,x", "it is no list of token ids"),
         ("", "it is no list of token ids"),
         ("-1", "it is no list of token ids"),
-        ("@none.json", "No such file"),
+        ("@none.json", "No such file or directory. Check the path."),
         ("@text.json", "it is no JSON"),
         ("@flat.json", "it holds no list of lists"),
         ("@empty.json", "it holds no list of lists"),
@@ -239,26 +261,74 @@ def timing(addr, layers, forward_ms=100.0, **given):
 def test_a_drive_is_shown(capsys):
     run = ClusterRun(
         [timing("n0", "0:4"), timing("n1", "4:8", 250.0, predicted_ms=200.0, budget_bytes=2 * GB, precision="int8")],
-        350.0, wall_ms=400.0, prefill_ms=100.0, decode_ms=300.0, tokens=[[1, 2, 3, 4]] * 2,
+        350.0, wall_ms=400.0, prefill_ms=100.0, decode_ms=300.0, tokens=[[10_000_000 + at for at in range(21)]] * 10,
         recovered=["n2 was lost"],
     )  # fmt: skip
-    draw_run(Sheet(sys.stdout, width=80), run, (2, 8), first=3)
+    draw_run(Sheet(sys.stdout, width=80), run, (10, 8), table=True)
     screen = capsys.readouterr().out
     assert run.table() in screen
     assert all(len(line) <= 80 for line in screen.splitlines() if not line.startswith("reduce:"))
     for line in (
-        "straggler n1, 2.50 times the median of the others",
+        "straggler n1, 2.50 times that of the other",
         "n2 was lost",
-        "Prompts: 16 tokens in 100 ms, 160 tokens/s.",
-        "Decoded: 6 tokens in 300 ms, 20 tokens/s.",
-        "1: 1 2 3 and 1 more",
+        "Prompts: 80 tokens in 100 ms, 800 tokens/s.",
+        "Decoded: 200 tokens in 300 ms, 667 tokens/s.",
+        "  and 2 prompts more (--json has all)",
     ):
         assert line in screen
+    generated = screen.partition("Generated\n\n")[2].splitlines()
+    assert generated[:2] == [
+        "  0: 10000000 10000001 10000002 10000003 10000004 10000005 10000006 10000007",
+        "     10000008 10000009 10000010 10000011 and 9 more (--json has all)",
+    ]
+    assert len(generated) == 2 * 8 + 1
+
+
+def test_a_single_token_is_one(capsys):
+    draw_run(Sheet(sys.stdout, width=80), ClusterRun([timing("n0", "0:4")], 1.0, prefill_ms=1.0, tokens=[[7]]), (1, 1))
+    screen = capsys.readouterr().out
+    assert "Prompts: 1 token in 1 ms, 1,000 tokens/s." in screen
+    assert "reduce:" not in screen
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            ["--prompt-ids", f"1,{VOCAB}"],
+            f"of a vocabulary of {VOCAB}. Give ids from 0 to {VOCAB - 1}",
+        ),
+        (["--prompt-ids", "1", "--prompt-ids", "2,3"], "the prompts of --prompt-ids differ in length"),
+        (["--micro-batches", 2, "--batch", 2], "--micro-batches is 2, and relay has one. Give --mode pipelined"),
+        (
+            ["--mode", "pipelined", "--micro-batches", 2, "--batch", 3],
+            "--micro-batches is 2, and no divisor of a",
+        ),
+        (["--steps", 62], "65 tokens exceed the context of 64"),
+    ],
+)
+def test_what_cannot_be_driven_is_refused_before_a_launch(given, said, config, measured, capsys, monkeypatch):
+    monkeypatch.setattr(Cluster, "launch", lambda _: pytest.fail("launched"))
+    (line,) = refused(capsys, "run", config(), *given).splitlines()
+    assert said in line
+    assert line.endswith("[bad-drive]")
+
+
+def test_after_an_error_the_log_is_named(folder, config, measured, capsys, monkeypatch):
+    def launch(cluster):
+        folder.joinpath("logs", safe_name(cluster.run)).mkdir(parents=True)
+        raise ClusterError("Cannot launch: no", "Give up", "no-start")
+
+    monkeypatch.setattr(Cluster, "launch", launch)
+    monkeypatch.chdir(folder)
+    log, error = refused(capsys, "run", config('log_dir = "logs"\n' + TWO), "--json").splitlines()
+    assert log == "headway: where the time went: headway report logs/cluster-llama"
+    assert error == "headway: Cannot launch: no. Give up. [no-start]"
 
 
 def test_sizes_for_a_person():
     assert [gb(size) for size in (None, 0, 99_000_000, 100_000_000, -5 * GB)] == [
-        "-", "0 MB", "99 MB", "0.10 GB", "-5.00 GB",
+        "-", "0 kB", "99 MB", "100 MB", "-5.00 GB",
     ]  # fmt: skip
 
 
@@ -270,12 +340,17 @@ class Screen(io.StringIO):
 class States:
     """A cluster that goes from state to state."""
 
-    def __init__(self, *doing):
+    placement = None
+
+    def __init__(self, *doing, lost=None):
         self.left = list(doing)
+        self.lost = lost or {}
 
     def state(self):
         doing = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        return [NodeState("n0", range(4), doing, 12.0, 3, GB, 2 * GB, 0.1), NodeState("spare", None, "standby")]
+        return [
+            NodeState("n0", range(4), doing, 12.0, 3, GB, 2 * GB, 0.1, pid=7), NodeState("spare", None, "standby")
+        ]  # fmt: skip
 
 
 @pytest.fixture
@@ -288,10 +363,55 @@ def test_without_a_terminal_each_change_is_a_line(every_time, capsys):
         for cluster in [States("building", "building", "driving")] * 3:
             view(cluster)
     assert capsys.readouterr().err.splitlines() == [
-        "headway: n0 (layers 0..4): building",
+        "headway: n0 (layers 0..4, process 7): building",
         "headway: spare: standby",
-        "headway: n0 (layers 0..4): driving",
+        "headway: n0 (layers 0..4, process 7): driving",
     ]
+
+
+LOST = ["headway: n0 lost: killed by SIGKILL", "headway: spare takes layers 0..4 of n0"]
+
+
+def of_a_loss():
+    """A cluster in the moment after a loss, and in the one after the standby took over."""
+    cluster = States("driving", lost={"n0": "killed by SIGKILL"})
+    yield cluster
+    cluster.placement = SimpleNamespace(
+        retired={"n0": "spare", "n9": None}, stage_of=lambda _: SimpleNamespace(layers=range(4))
+    )
+    yield cluster
+
+
+def test_a_loss_is_said_at_once_and_who_takes_over(every_time, capsys):
+    with ClusterView() as view:
+        for cluster, line in zip(of_a_loss(), LOST, strict=True):
+            view(cluster)
+            assert line in capsys.readouterr().err.splitlines()
+            view(cluster)
+            assert capsys.readouterr().err == ""
+
+
+def test_a_loss_after_the_last_look_is_said_at_the_end(capsys):
+    with ClusterView() as view:
+        *_, cluster = of_a_loss()
+        lost, cluster.lost = cluster.lost, {}
+        view(cluster)
+        cluster.lost = lost
+        assert LOST[0] not in capsys.readouterr().err
+    assert LOST[0] in capsys.readouterr().err
+
+
+def test_on_a_terminal_a_loss_stays_above_the_table(every_time, monkeypatch):
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    with ClusterView() as view:
+        view(States("driving"))
+        for cluster in of_a_loss():
+            view(cluster)
+        assert "lost: killed by" in screen.getvalue()
+    assert all(line in screen.getvalue() for line in LOST)
 
 
 def test_on_a_terminal_a_table_is_redrawn_and_gone_at_the_end(every_time, monkeypatch):
@@ -310,7 +430,7 @@ def test_on_a_terminal_a_table_is_redrawn_and_gone_at_the_end(every_time, monkey
 
 
 def test_it_is_redrawn_eight_times_a_second_at_most(capsys):
-    cluster = SimpleNamespace(state=lambda: pytest.fail("asked too often"))
+    cluster = SimpleNamespace(state=lambda: pytest.fail("asked too often"), lost={}, placement=None)
     with ClusterView() as view:
         view(States("building"))
         view(cluster)
@@ -326,8 +446,10 @@ def test_a_name_cannot_steer_the_terminal():
     from rich.console import Console
 
     stream = io.StringIO()
-    state = NodeState("n\x1b[2J\u202e[bold]", None, "killed by\x1b[31m SIGKILL " + "x" * 200)
-    Console(file=stream, width=80, color_system=None).print(clusterview.state_table([state]))
+    state = NodeState("n\x1b[2J\u202e[bold]", None, "driving")
+    lost = {state.addr: "killed by\x1b[31m SIGKILL " + "x" * 200}
+    Console(file=stream, width=80, color_system=None).print(clusterview.state_table([state], lost))
+    stream.write("\n".join(clusterview.news(SimpleNamespace(lost={"n": "\x1b[2J"}, placement=None))))
     assert not {"\x1b", "\u202e"} & set(stream.getvalue())
     assert all(len(line) <= 80 for line in stream.getvalue().splitlines())
 
@@ -355,9 +477,10 @@ def test_who_has_not_come_is_starting_and_who_only_waits_is_a_standby(folder, co
     assert [one.doing for one in cluster.state()] == ["building", "killed by SIGKILL", "building"]
     cluster._doing = "driving"
     assert [one.doing for one in cluster.state()] == ["driving", "killed by SIGKILL", "standby"]
-    assert cluster.pids() == {"n0": 0, "n1": 1, "spare": 2}
+    assert cluster.pids() == {one.addr: one.pid for one in cluster.state()} == {"n0": 0, "n1": 1, "spare": 2}
+    assert cluster.lost == {"n1": "killed by SIGKILL"}
     cluster._coordinator = None
-    assert cluster.pids() == {}
+    assert cluster.pids() == cluster.lost == {}
 
 
 @pytest.fixture
@@ -428,6 +551,8 @@ def test_the_demo_kills_a_worker_and_goes_on(home):
     done = headway(home, "cluster", "demo")
     assert done.returncode == 0, done.stderr
     assert "right (layers 4..8) was lost: killed by SIGKILL; spare took its place" in done.stdout
+    assert "\nheadway: right lost: killed by SIGKILL\n" in done.stderr
+    assert "\nheadway: spare takes layers 4..8 of right\n" in done.stderr
     assert f"The {2 * (8 + STEPS - 1) * VOCAB:,} logits of both drives are equal" in done.stdout
     assert f"{LAYERS} layers on 2 nodes" in done.stdout
     assert "2 attempts · 2 ranks" in done.stdout

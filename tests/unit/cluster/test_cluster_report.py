@@ -274,9 +274,9 @@ def test_the_screen_shows_predicted_against_measured_and_the_straggler():
     made = ClusterRun([stage(), slow], 400, mode="pipelined", recovered=["n2 was replaced by n1"])
     head, below, first, second, *rest = (line.split() for line in screen(made, width=80).splitlines())
     assert head == ["predicted", "memory"]
-    assert below == ["node", "layers", "as", "forward", "predicted", "/forward", "wait", "of", "budget"]
+    assert below == ["node", "layers", "as", "forward", "predicted", "/forward", "wait", "/budget"]
     assert first == ["n0", "0..4", "cpu", "100", "ms", "-", "-", "0.0", "s", "1.00", "GB"]
-    assert " ".join(second) == "n1 4..8 cpu int8 300 ms 150 ms 0.50 20 ms 2.00 of 4.00 GB"
+    assert " ".join(second) == "n1 4..8 cpu int8 300 ms 150 ms 0.50 20 ms 2.00/4.00 GB"
     assert [" ".join(line) for line in rest] == [
         "pipelined, total 400 ms, critical path 300 ms",
         "straggler n1, 3.00 times that of the other",
