@@ -217,7 +217,8 @@ def retire(
     """Return the placement without a node.
 
     A standby that holds the node's stage takes it over, and all other stages stay where they are. Without one the
-    layers are planned again over the nodes that are left. A standby, or a node without layers, is only left out.
+    layers are planned again over the nodes that are left. A standby, or a node without layers, is only left out. For
+    a node that is out already the placement stays as it is.
 
     Args:
         placement: As it is, after other nodes were retired or not.
@@ -229,6 +230,8 @@ def retire(
     Raises:
         ClusterError: There is no such node, or no room without it.
     """
+    if addr in placement.retired:
+        return placement
     retired = {**placement.retired, addr: None}
     left = _left(config, retired)
     if placement.stage_of(addr) is None:

@@ -286,6 +286,16 @@ def test_retiring_a_standby_or_a_node_without_layers_moves_nothing():
         retire(placement, config, model(8), probes, "x")
 
 
+def test_retiring_a_node_that_is_out_changes_nothing():
+    nodes = [node("a"), node("b"), node("c"), node("s", role="standby", standby_for="a")]
+    placement, config, probes = planned(nodes, model(12))
+    once = retire(placement, config, model(12), probes, "a")
+    again = retire(once, config, model(12), probes, "a")
+    assert again is once
+    assert again.retired == {"a": "s"}
+    assert list(layers(retire(again, config, model(12), probes, "b"))) == ["s", "c"]
+
+
 def test_a_manual_stage_goes_to_its_standby_with_its_layers():
     nodes = [*manual((0, 4), (4, 8)), node("s", 20, role="standby", standby_for="n1")]
     placement, config, probes = planned(nodes, model(8), policy="manual")
