@@ -269,10 +269,10 @@ def test_the_documented_keys_and_defaults_are_those_of_the_config():
             assert defaults[key] == (tuple(default) if isinstance(default, list) else default), key
 
 
-def test_the_documented_example_is_a_config():
-    (example,) = re.findall(r"```toml\n(.*?)```", DOCS.read_text().partition("\n### ")[0], re.DOTALL)
-    config = ClusterConfig.from_toml(example)
-    assert [one.addr for one in config.active] == ["n0", "n1"]
+def test_the_documented_examples_are_configs():
+    examples = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    told = [[one.addr for one in ClusterConfig.from_toml(example).active] for example in examples]
+    assert told == [["alpha", "beta"], ["n0", "n1"]]
 
 
 def test_a_precision_has_its_width():
