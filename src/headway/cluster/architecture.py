@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from headway.cluster.checkpoint import Checkpoint
 from headway.errors import ClusterError
+from headway.sources.text import clean
 
 HANDLED: Final = (
     "ArceeForCausalLM",
@@ -45,12 +46,30 @@ def check_architecture(checkpoint: Checkpoint) -> None:
 
 def stage_config(checkpoint: Checkpoint, layers: range) -> Any:
     """Return the `transformers` configuration of a model that has these layers alone."""
-    from transformers import AutoConfig
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig
 
     check_architecture(checkpoint)
-    config = copy.deepcopy(AutoConfig.from_pretrained(checkpoint.folder, local_files_only=True))
+    try:
+        config = copy.deepcopy(
+            AutoConfig.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
+        )
+        found = getattr(MODEL_FOR_CAUSAL_LM_MAPPING[type(config)], "__name__", "")
+    except Exception as error:
+        raise _unlike(
+            checkpoint, f"transformers cannot read its config.json ({type(error).__name__}: {error})"
+        ) from error
+    if found != checkpoint.architecture:
+        raise _unlike(checkpoint, f"its model_type is that of {found}, its architectures say {checkpoint.architecture}")
     for name in _BY_LAYER:
         if (each := getattr(config, name, None)) is not None:
             setattr(config, name, list(each)[layers.start : layers.stop])
     config.num_hidden_layers = len(layers)
     return config
+
+
+def _unlike(checkpoint: Checkpoint, found: str) -> ClusterError:
+    return ClusterError(
+        f"Cannot split {checkpoint.folder}: {clean(found, 500)}",
+        "Give a checkpoint with the config.json that belongs to it",
+        "unlike-config",
+    )

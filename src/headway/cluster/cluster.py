@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,7 +14,7 @@ from headway.clock import SYSTEM
 from headway.cluster.architecture import check_architecture
 from headway.cluster.checkpoint import Checkpoint
 from headway.cluster.config import ClusterConfig, NodeConfig
-from headway.cluster.control.message import Build, LogPlace
+from headway.cluster.control.message import Build, Driven, Formed, LogPlace
 from headway.cluster.coordinator import Coordinator, NodeLost
 from headway.cluster.cost import ModelCost
 from headway.cluster.outcome import collect
@@ -70,18 +72,21 @@ class Cluster:
         reports: What each node said of its stage, by address.
         run: Name of the run in Headway's log; each launch is one.
         log_root: The folder of all runs that it is written to.
+        log_faults: By address, why a stage's log is not written, or not all of it.
     """
 
     config: ClusterConfig
     watch: Callable[[Cluster], None] | None = None
     placement: Placement | None = None
     reports: dict[str, NodeReport] = field(default_factory=dict)
+    log_faults: dict[str, str] = field(default_factory=dict)
     _probes: dict[str, NodeProbe] | None = None
     _coordinator: Coordinator | None = None
     _built: dict[str, tuple[range, str]] = field(default_factory=dict)
     _doing: str = "waiting"
     _next_step: int = 0
-    _unended: bool = False  # a drive began in the group that is there, and did not end
+    _stale: bool = False  # the group that is there is none to drive in: a drive did not end, or it was left
+    _alone: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _why_broken: ClusterError | None = None
     _began: str = ""
 
@@ -198,29 +203,14 @@ class Cluster:
             ArgumentError: An argument cannot be used.
             ClusterError: The cluster is not launched, or a node was lost that none can stand in for.
         """
-        coordinator, config = self._running(), self.config
+        self._running()
         request = self.request(
             input_ids, batch=batch, mode=mode, steps=steps, micro_batches=micro_batches, logits=logits
         )
         if self._why_broken is not None:
             raise self._why_broken
-        recovered: list[str] = []
-        longest_s = config.timeout_s * (request.n_forwards + 2)
-        while True:
-            try:
-                coordinator.look(self._seats())
-                if self._unended:
-                    coordinator.leave(self._seats())
-                    self._rebuild()
-                self._doing, self._unended = "driving", True
-                order = request.order(coordinator.generation, self._next_step)
-                answers = coordinator.drive(self._seats(), order, longest_s)
-                break
-            except NodeLost as lost:
-                recovered += self._recover(lost)
-        self._doing, self._unended = "ready", False
-        self._next_step += request.n_forwards
-        return collect(request, self._planned().stages, self.reports, answers, seq=config.seq, recovered=recovered)
+        with self._one_at_a_time():
+            return self._drive(request)
 
     def request(
         self,
@@ -264,20 +254,62 @@ class Cluster:
             )
         if self.placement is None:
             self.plan()
-        before = self._seats()
-        try:
-            placement = self._without(addr)
-            if (coordinator := self._coordinator) is not None:
-                coordinator.look(())
-                self._drop_standbys(but=addr)
-                if addr in before:
-                    coordinator.leave(before)
+        with self._one_at_a_time():
+            return self._retire(addr)
+
+    def _drive(self, request: Request) -> ClusterRun:
+        coordinator = self._running()
+        recovered: list[str] = []
+        longest_s = self.config.timeout_s * (request.n_forwards + 2)
+        while True:
+            try:
+                coordinator.look(self._seats())
+                if self._stale:
+                    coordinator.leave(self._seats())
                     self._rebuild()
-                coordinator.stop(addr)
-                coordinator.lost.setdefault(addr, "retired")
+                self._doing, self._stale = "driving", True
+                order = request.order(coordinator.generation, self._next_step)
+                answers = coordinator.drive(self._seats(), order, longest_s)
+                break
+            except NodeLost as lost:
+                recovered += self._recover(lost)
+        self._doing, self._stale = "ready", False
+        self._next_step += request.n_forwards
+        self._hear_of_logs(answers)
+        return collect(request, self._planned().stages, self.reports, answers, seq=self.config.seq, recovered=recovered)
+
+    def _retire(self, addr: str) -> Placement:
+        before, coordinator = self._seats(), self._coordinator
+        placement = self._without(addr)
+        if coordinator is None:
+            return placement
+        try:
+            coordinator.look(())
+            self._drop_standbys(but=addr)
+            if addr in before:
+                self._stale = True
+                coordinator.leave(before)
+                self._rebuild()
         except NodeLost as lost:
             raise self._gone(lost, f"retire {addr}") from None
+        finally:
+            coordinator.stop(addr)
+            coordinator.lost.setdefault(addr, "retired")
         return placement
+
+    @contextmanager
+    def _one_at_a_time(self) -> Iterator[None]:
+        """Refuse what another thread would do at the same time."""
+        if not self._alone.acquire(blocking=False):
+            raise ClusterError(
+                "Cannot drive or retire now: the cluster is doing one of them already",
+                "Wait until it has ended, or use another cluster",
+                "busy-cluster",
+            )
+        try:
+            yield
+        finally:
+            self._alone.release()
 
     def close(self) -> None:
         """End all workers and leave nothing behind; a second call does nothing."""
@@ -419,8 +451,12 @@ class Cluster:
     def _form(self) -> None:
         coordinator = self._running()
         generation = coordinator.generation + 1
-        coordinator.form(self._seats(), {addr: self._place(addr, generation) for addr in self._seats()})
-        self._doing, self._unended, self._why_broken = "ready", False, None
+        formed = coordinator.form(self._seats(), {addr: self._place(addr, generation) for addr in self._seats()})
+        self._hear_of_logs(formed)
+        self._doing, self._stale, self._why_broken = "ready", False, None
+
+    def _hear_of_logs(self, answers: Mapping[str, Formed] | Mapping[str, Driven]) -> None:
+        self.log_faults |= {addr: answer.log_fault for addr, answer in answers.items() if answer.log_fault}
 
     def _rebuild(self) -> None:
         """Build what the placement has and the nodes have not, and form the group anew."""

@@ -124,7 +124,7 @@ class Coordinator:
 
         return built | _reports(self._gather(there, done, self._config.launch_timeout_s, "build", building=True))
 
-    def form(self, seats: Sequence[str], places: Mapping[str, LogPlace | None]) -> None:
+    def form(self, seats: Sequence[str], places: Mapping[str, LogPlace | None]) -> dict[str, Formed]:
         """Form a new group of these workers, in the order of their stages."""
         self.generation += 1
         self.hub.keys.begin()
@@ -137,7 +137,8 @@ class Coordinator:
                 for rank, addr in enumerate(seats)
             }
         )
-        self._gather(seats, self._of_now(Formed), timeout_s + _MORE_S, "form a group", in_group=True)
+        formed = self._gather(seats, self._of_now(Formed), timeout_s + _MORE_S, "form a group", in_group=True)
+        return {addr: answer for addr, answer in formed.items() if isinstance(answer, Formed)}
 
     def drive(self, seats: Sequence[str], order: Drive, longest_s: float) -> dict[str, Driven]:
         """Have a drive run; return what each stage measured.
@@ -170,7 +171,6 @@ class Coordinator:
             # one with a why left before it was told to: it has not come to the order yet
             return isinstance(answer, Left) and answer.generation == self.generation and not answer.why
 
-        # seldom the engine loses a send as its socket is shut, and gives it up by its own timeout alone
         self._gather(there, done, self._config.timeout_s + _MORE_S, "give up", giving_up=True)
 
     def stop(self, addr: str) -> None:

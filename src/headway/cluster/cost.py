@@ -86,7 +86,7 @@ class ModelCost:
             vocab=embedding.shape[0],
             hidden=embedding.shape[1],
             norm_params=_size(checkpoint.tensors[NORM]) if NORM in checkpoint.tensors else 0,
-            tied=HEAD not in checkpoint.tensors or bool(checkpoint.config.get("tie_word_embeddings")),
+            tied=HEAD not in checkpoint.tensors,
             kv_bytes_per_token=kv_bytes_per_token,
         )
 

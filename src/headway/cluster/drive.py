@@ -95,6 +95,7 @@ class _Forwards:
             forward_ns=self.forward_ns,
             wall_ns=self.wall_ns,
             rss_bytes=resident_bytes(),
+            log_fault=self.log.fault,
         )
         if not self.pipeline.stage.last:
             return measured

@@ -12,6 +12,7 @@ from torch import nn
 
 from headway.cluster.architecture import stage_config
 from headway.cluster.checkpoint import Checkpoint
+from headway.cluster.cost import EMBEDDING, HEAD
 from headway.cluster.packed import PackedLinear
 from headway.cluster.report import NodeReport
 from headway.errors import ClusterError
@@ -115,7 +116,7 @@ class Stage(nn.Module):
                 continue
             self._place(name, reader.get(source, empty.shape))
         if self.last:
-            self.head = self._head(reader)
+            self.head = self._head(checkpoint, reader)
         self._all_used(checkpoint, used)
 
     def _place(self, name: str, tensor: torch.Tensor) -> None:
@@ -131,12 +132,12 @@ class Stage(nn.Module):
         number, _, leaf = rest.partition(".")
         return f"model.layers.{int(number) + self.layers.start}.{leaf}"
 
-    def _head(self, reader: _Reader) -> torch.Tensor:
-        """Return the head's weight; of tied embeddings a first stage shares its own."""
-        tied = bool(self._config.tie_word_embeddings)
+    def _head(self, checkpoint: Checkpoint, reader: _Reader) -> torch.Tensor:
+        """Return the head's weight, the checkpoint's own before a tied one, of which a first stage shares its own."""
+        tied = bool(self._config.tie_word_embeddings) and HEAD not in checkpoint.tensors
         if tied and self.first:
             return self.body.embed_tokens.weight  # type: ignore[no-any-return]
-        weight = reader.get("model.embed_tokens.weight" if tied else "lm_head.weight", (self.vocab, self.hidden))
+        weight = reader.get(EMBEDDING if tied else HEAD, (self.vocab, self.hidden))
         self.n_params += weight.numel()
         return weight
 

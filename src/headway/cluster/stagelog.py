@@ -57,6 +57,13 @@ class StageLog:
         """The open log's folder; empty where there is none."""
         return "" if self._log is None else self._log.path
 
+    @property
+    def fault(self) -> str:
+        """Why what was to be written is not, or not all of it; empty where it is."""
+        if self._log is None:
+            return ""
+        return "; ".join(f"{what}: {error}" if error else what for what, error in self._log.faults.errors.items())
+
     @contextmanager
     def span(self, name: str) -> Iterator[None]:
         """Book the time of a with-statement under that name."""

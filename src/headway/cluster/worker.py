@@ -227,7 +227,7 @@ class _Worker:
             )
             self.pipeline = Pipeline(self.stage)
         self.generation = order.generation
-        self.tell(Formed(generation=order.generation))
+        self.tell(Formed(generation=order.generation, log_fault=self.log.fault))
         self.log.idle()
 
     def leave(self) -> None:
@@ -243,6 +243,7 @@ class _Worker:
         from headway.cluster.drive import run
 
         if self.pipeline is None or order.generation != self.generation:
+            self.tell(Left(generation=order.generation, why="it is in no group"))
             return
         self.forwards = 0
 

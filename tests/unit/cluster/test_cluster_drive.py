@@ -1,7 +1,9 @@
 """Drives over real workers against the unsplit model: the same logits to the last bit, and the same tokens."""
 
 import json
+import os
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -317,6 +319,41 @@ def test_retired_nodes_leave_the_weights_of_others_where_they_are(checkpoint_of,
     assert ledger.steps.executed == ledger.steps.retained == 3 * sum(n_stages)
     assert (ledger.ranks, ledger.attempts) == (3, 4)
     assert sum(ledger.amounts_ns.values()) == ledger.held_ns
+
+
+def test_a_retire_that_fails_is_made_good_and_an_unwritten_log_is_said(checkpoint_of, tmp_path):
+    folder, ids = shutil.copytree(checkpoint_of("llama"), tmp_path / "here"), prompts(2)
+    there = shutil.copytree(folder, tmp_path / "there")
+    wanted, _ = run_whole(whole(folder), ids, 2)
+    members = [*nodes("fp32", ckpt_dir=str(there)), NodeConfig(addr="n1", precision="fp32")]
+    with planned(folder, members, os.devnull) as cluster:
+        cluster.launch()
+        assert set(cluster.log_faults) == {"n0", "n1"}
+        (there / "config.json").rename(there / "away.json")
+        for _ in range(2):
+            with pytest.raises(ClusterError, match=r"\[worker-failed\]"):
+                cluster.retire("n1") if "n1" in cluster.pids() else cluster.drive(ids)
+        assert [stage.addr for stage in cluster.placement.stages] == ["n0"]
+        (there / "away.json").rename(there / "config.json")
+        assert difference(cluster.drive(ids, steps=2), wanted) == 0.0
+
+
+def test_another_thread_is_told_that_a_drive_runs(cluster_of):
+    cluster, _ = cluster_of(2)
+    refused = []
+
+    def watch(it):
+        if not refused and any(state.doing == "driving" for state in it.state()):
+            with pytest.raises(ClusterError, match=r"\[busy-cluster\]") as error:
+                it.drive()
+            refused.append(error)
+
+    cluster.watch = watch
+    try:
+        cluster.drive(steps=20)
+    finally:
+        cluster.watch = None
+    assert len(refused) == 1
 
 
 def test_each_node_computes_in_its_own_precision_and_the_log_has_a_rank_a_stage(checkpoint_of, tmp_path):

@@ -169,6 +169,39 @@ def test_int8_stages_are_near_bf16_in_half_its_bytes(tmp_path, case):
     assert [stage.n_params for stage in int8] == [stage.n_params for stage in bf16]
 
 
+def test_a_head_of_its_own_goes_before_a_tied_one(tmp_path):
+    """So does transformers, which ties nothing where both are in the file and differ."""
+    folder = make(tmp_path / "m", tie_word_embeddings=True)
+    edit_tensors(folder, lambda tensors: tensors.update({"lm_head.weight": torch.randn(96, 32)}))
+    ids = prompts(2)
+    wanted, tokens = run_whole(whole(folder), ids, 2)
+    for cuts in ([0, 4], [0, 2, 4]):
+        stages = stages_of(folder, cuts)
+        logits, found = run_stages(stages, ids, 2)
+        assert (difference(logits, wanted), found.tolist()) == (0.0, tokens.tolist())
+        cost = ModelCost.of(Checkpoint.open(folder))
+        held = sum(cost.layer_bytes("fp32")) + cost.embedding_bytes("fp32") + cost.head_bytes("fp32")
+        assert sum(stage.resident_bytes for stage in stages) == held
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model_type": "granite"}, "GraniteForCausalLM"),
+        ({"model_type": "mamba"}, "config.json"),
+        ({"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config"}}, "config.json"),
+    ],
+)
+def test_a_config_of_another_model_than_it_names_is_refused_and_runs_nothing(tmp_path, changes, said):
+    folder = make(tmp_path / "m")
+    marker = tmp_path / "ran"
+    (folder / "evil.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    edit_config(folder, **changes)
+    with pytest.raises(ClusterError, match=rf"{said}.*\[unlike-config\]"):
+        stages_of(folder, [0, 4])
+    assert not marker.exists()
+
+
 @pytest.mark.parametrize("case", ["llama", "llama, tied", "llama, biases", "phi3", "qwen3, tied, window"])
 def test_a_stage_holds_its_tensors_and_no_others(checkpoint_of, monkeypatch, case):
     folder, read = checkpoint_of(case), []

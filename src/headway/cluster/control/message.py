@@ -66,9 +66,10 @@ class Form(Message, frozen=True, kw_only=True):
 
 
 class Formed(Message, frozen=True, kw_only=True):
-    """The group of that generation is there."""
+    """The group of that generation is there; why its stage's log is not written, where it is not."""
 
     generation: int
+    log_fault: str = ""
 
 
 class Drive(Message, frozen=True, kw_only=True):
@@ -94,6 +95,7 @@ class Driven(Message, frozen=True, kw_only=True):
     forward_ns: list[int]
     wall_ns: list[int]
     rss_bytes: int | None = None
+    log_fault: str = ""
     tokens: list[list[int]] = []
     logits: bytes = b""
     shape: tuple[int, ...] = ()
