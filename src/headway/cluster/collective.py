@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
+from math import prod
 from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
+from headway.cluster.record import shown
 from headway.cluster.report import ReduceKind
 from headway.errors import ArgumentError, ClusterError
 
@@ -67,6 +71,8 @@ def all_reduce(group: dist.ProcessGroup | None, tensor: torch.Tensor, kind: Redu
     not call at all is found by the group's timeout only: then the others raise torch's own `RuntimeError`, and the
     group is lost. Set `timeout` where the group is made.
 
+    Calls of one group come from one thread at a time: ranks pair them by their order, which threads do not keep.
+
     Over gloo, tensors on an accelerator are reduced on the host. Other engines reduce on the tensor's own device.
 
     Args:
@@ -92,15 +98,29 @@ def all_reduce(group: dist.ProcessGroup | None, tensor: torch.Tensor, kind: Redu
         if refusal:
             raise refusal
         return tensor
-    said = _said(kind, tensor.dtype, tensor.shape, refusal.slug if refusal else None)
     on_gloo = dist.get_backend(group) == "gloo"
+    if not (on_gloo or refusal):
+        refusal = _refusal_of_device(tensor, group)
     if refusal:
+        said = _said(*_described(tensor, kind), refusal.slug)
         try:
-            _exchange(group, rank, world, said, 0) if on_gloo else _gather(group, world, said, tensor.device)
+            _exchange(group, rank, world, said, 0) if on_gloo else _gather(group, world, said)
         except ClusterError as disagreement:
             raise refusal from disagreement
         raise refusal
-    kind, given = ReduceKind.of(kind), tensor.detach()
+    with torch.inference_mode() if tensor.is_inference() else nullcontext():  # elsewhere it cannot be written
+        _reduce(group, tensor.detach(), ReduceKind.of(kind), on_gloo)
+    return tensor
+
+
+def _reduce(group: dist.ProcessGroup | None, given: torch.Tensor, kind: ReduceKind, on_gloo: bool) -> None:
+    """Reduce what this rank can, in place.
+
+    Raises:
+        ClusterError: Ranks differ.
+    """
+    rank, world = place(group)
+    said = _said(kind.value, str(given.dtype), given.shape, None)
     carried_as = CARRIED_AS[given.dtype]
     carried_as = _KEYS.get(carried_as, carried_as) if kind in _NAN_SHIFTS else carried_as
     n_bytes = given.numel() * carried_as.itemsize
@@ -115,14 +135,13 @@ def all_reduce(group: dist.ProcessGroup | None, tensor: torch.Tensor, kind: Redu
             combine(pieces[0], piece, out=pieces[0])
         flat = combine(pieces[0], pieces[-1], out=pieces[0] if flat is None else flat)
     else:
-        _exchange(group, rank, world, said, n_bytes) if on_gloo else _gather(group, world, said, device)
+        _exchange(group, rank, world, said, n_bytes) if on_gloo else _gather(group, world, said)
         if flat is None:
             flat = torch.empty(given.numel(), dtype=carried_as, device=device)
             _write(given, kind, flat)
         if n_bytes:
             dist.all_reduce(flat, _OPERATIONS[kind], group)
     _read(flat, kind, world, given)
-    return tensor
 
 
 def place(group: dist.ProcessGroup | None) -> tuple[int, int]:
@@ -143,15 +162,18 @@ def place(group: dist.ProcessGroup | None) -> tuple[int, int]:
     return rank, dist.get_world_size(group)
 
 
-def _refusal(tensor: torch.Tensor, kind: ReduceKind | str) -> ArgumentError | None:
+def _refusal(tensor: Any, kind: ReduceKind | str) -> ArgumentError | None:
     """Return why this rank cannot reduce what it was given, if so; raised later, once the others know."""
     try:
         kind = ReduceKind.of(kind)
     except ArgumentError as error:
         return error
-    if tensor.dtype not in CARRIED_AS or tensor.layout is not torch.strided:
+    if (lack := _lack(tensor)) is not None:
+        return lack
+    if tensor.dtype not in CARRIED_AS or tensor.layout is not torch.strided or tensor.is_nested:
+        layout = "nested" if tensor.is_nested else tensor.layout
         return ArgumentError(
-            f"Cannot reduce a tensor of {tensor.dtype}, {tensor.layout}: there is no {kind.value} of it here",
+            f"Cannot reduce a tensor of {tensor.dtype}, {layout}: there is no {kind.value} of it here",
             "Give a dense one of float16, bfloat16, float32, float64, uint8 or int8 to int64; "
             "for bool, to(torch.uint8) and max or min",
             "bad-reduce-type",
@@ -164,7 +186,7 @@ def _refusal(tensor: torch.Tensor, kind: ReduceKind | str) -> ArgumentError | No
             "mean-of-integers",
             dtype=str(tensor.dtype),
         )
-    if any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)):
+    if _overlaps(tensor):
         return ArgumentError(
             "Cannot reduce an expanded tensor in place: several of its elements are one in memory",
             "Give tensor.contiguous()",
@@ -174,12 +196,73 @@ def _refusal(tensor: torch.Tensor, kind: ReduceKind | str) -> ArgumentError | No
     return None
 
 
+def _lack(tensor: Any) -> ArgumentError | None:
+    """Return the error about what holds no values that a reduction could read, if it is that."""
+    if not isinstance(tensor, torch.Tensor):
+        return ArgumentError(
+            f"Cannot reduce a value of type {type(tensor).__name__}: it is no tensor",
+            "Give a tensor, of an array torch.from_numpy(array)",
+            "bad-reduce-type",
+            dtype=type(tensor).__name__,
+        )
+    if not tensor.is_meta:
+        return None
+    return ArgumentError(
+        f"Cannot reduce a meta tensor of shape {list(tensor.shape)}: it has no values",
+        "Give one on a device that holds its values",
+        "bad-reduce-type",
+        dtype=str(tensor.dtype),
+    )
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Return whether elements lie on each other: each stride has to be above all that smaller strides reach."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return tensor.numel() > 0
+        reach += (size - 1) * stride
+    return False
+
+
+def _refusal_of_device(tensor: torch.Tensor, group: dist.ProcessGroup | None) -> ArgumentError | None:
+    """Return why an engine other than gloo cannot reduce a tensor where it lies, if so."""
+    if tensor.device.type in (known := _device_types(group)):
+        return None
+    return ArgumentError(
+        f"Cannot reduce a tensor on {tensor.device}: the group's engines serve {', '.join(known)}",
+        f"Give tensor.to({known[0]!r}), or a group of gloo",
+        "bad-reduce-type",
+        dtype=str(tensor.dtype),
+    )
+
+
+def _device_types(group: dist.ProcessGroup | None) -> list[str]:
+    """Return the kinds of devices that a group's engines serve, the same on every rank; the host first."""
+    served = {pair.partition(":")[0] for pair in dist.get_backend_config(group).split(",")}
+    return sorted(served, key=lambda kind: (kind != "cpu", kind))
+
+
+def _described(tensor: Any, kind: ReduceKind | str) -> tuple[str, str, Sequence[int]]:
+    """Return kind, type and shape of what was refused, whatever it is, as `_said` takes them."""
+    named = kind.value if isinstance(kind, ReduceKind) else shown(kind)
+    if not isinstance(tensor, torch.Tensor):
+        return named, type(tensor).__name__, ()
+    return named, str(tensor.dtype), () if tensor.is_nested else tensor.shape
+
+
 @lru_cache(maxsize=1024)
-def _said(kind: ReduceKind | str, dtype: torch.dtype, shape: torch.Size, refused: str | None) -> bytes:
-    """Return what this rank tells the others, all that must agree, as text of a fixed length [bytes]."""
-    text = f"{getattr(kind, 'value', kind)} of {shape.numel()} {dtype}, shape {list(shape)}"
-    text = f"refused ({refused}): {text}" if refused else text
-    return text.encode()[:_HEADER_BYTES].ljust(_HEADER_BYTES)
+def _said(kind: str, dtype: str, shape: Sequence[int], refused: str | None) -> bytes:
+    """Return what this rank tells the others, all that must agree, as text of a fixed length [bytes].
+
+    In the place of what is too long for it, there is a digest of the whole.
+    """
+    text = f"{kind} of {prod(shape)} {dtype}, shape {list(shape)}"
+    said = (f"refused ({refused}): {text}" if refused else text).encode(errors="backslashreplace")
+    if len(said) > _HEADER_BYTES:
+        digest = b"... of digest " + hashlib.sha256(said).hexdigest()[:32].encode()
+        said = said[: _HEADER_BYTES - len(digest)] + digest
+    return said.ljust(_HEADER_BYTES)
 
 
 def _agree(all_said: list[bytes]) -> None:
@@ -203,12 +286,15 @@ def _agree(all_said: list[bytes]) -> None:
     )
 
 
-def _gather(group: dist.ProcessGroup | None, world: int, said: bytes, device: torch.device) -> None:
+def _gather(group: dist.ProcessGroup | None, world: int, said: bytes) -> None:
     """Tell every rank what this one reduces, and learn it of them, on any engine.
+
+    It meets on a device that the group decides, not the tensor: that one may differ from rank to rank.
 
     Raises:
         ClusterError: Ranks differ.
     """
+    device = _device_types(group)[0]
     headers = list(torch.empty(world, _HEADER_BYTES, dtype=torch.uint8, device=device))
     dist.all_gather(headers, torch.frombuffer(bytearray(said), dtype=torch.uint8).to(device), group)
     _agree([one.cpu().numpy().tobytes() for one in headers])
@@ -229,7 +315,8 @@ def _rooms(world: int) -> list[_Room]:
     """Return where this thread sends from, and receives of each peer: kept, because fresh memory is slow."""
     kept: dict[int, list[_Room]] = _KEPT.__dict__.setdefault("rooms", {})
     if world not in kept:
-        kept[world] = [_Room(SHORT_BYTES // (world - 1)) for _ in range(world)]
+        with torch.inference_mode(False):  # else no later call outside of it could write there
+            kept[world] = [_Room(SHORT_BYTES // (world - 1)) for _ in range(world)]
     return kept[world]
 
 

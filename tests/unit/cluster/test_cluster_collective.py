@@ -49,11 +49,12 @@ def run_rank(folder, rank, world):
     timeout = dt.timedelta(seconds=20)
     store = dist.FileStore(str(folder / "store"), world)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=timeout)
-    done = {case.__name__: case(rank, world, None) for case in (reduce_all, shapes, errors, in_groups, layers)}
+    cases = (inference, reduce_all, shapes, errors, in_groups, layers)
+    done = {case.__name__: case(rank, world, None) for case in cases}
     if world == 2:
         other = dist.new_group(backend="cpu:gloo")
         assert dist.get_backend(other) != "gloo"
-        for case in (shapes, errors, layers):
+        for case in (inference, shapes, errors, layers):
             case(rank, world, other)
         never_called(rank, world)
     (folder / f"{rank}.pickle").write_bytes(pickle.dumps(done))
@@ -171,6 +172,7 @@ def errors(rank, world, group):
         (torch.ones(4), "sum" if first else "mean"),
         (torch.ones(LONG), "max" if first else "min"),
         (torch.ones(0 if first else LONG), "sum"),
+        (torch.ones([1] * 61 + ([2**20, 3] if first else [3, 2**20]), dtype=torch.uint8), "sum"),
     ]
     for tensor, kind in disagreements:
         before = tensor.clone()
@@ -184,7 +186,15 @@ def errors(rank, world, group):
         (torch.ones(4).to_sparse(), "sum", "bad-reduce-type"),
         (torch.ones(1).expand(4), "sum", "bad-reduce-type"),
         (torch.ones(4, dtype=torch.int64), "mean", "mean-of-integers"),
+        (torch.ones(4).as_strided((3, 2), (1, 1)), "sum", "bad-reduce-type"),
+        (torch.ones(4, device="meta"), "sum", "bad-reduce-type"),
+        (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged), "sum", "bad-reduce-type"),
+        (np.ones(4), "sum", "bad-reduce-type"),
+        (None, "sum", "bad-reduce-type"),
         (torch.ones(4), "median", "bad-reduce"),
+        (torch.ones(4), ["sum"], "bad-reduce"),
+        (torch.ones(4), "\ud800", "bad-reduce"),
+        (torch.ones(4), "x" * 999, "bad-reduce"),
     ]
     for tensor, kind, slug in refused:
         with pytest.raises(ArgumentError, match=slug):
@@ -193,6 +203,20 @@ def errors(rank, world, group):
             with pytest.raises(ArgumentError if first else ClusterError, match=slug):
                 all_reduce(group, *((tensor, kind) if first else (valid, "sum")))
         assert all_reduce(group, torch.ones(LONG), "sum")[-1] == world
+
+
+def inference(rank, world, group):
+    """Reduce tensors of inference mode inside and outside of it, on one rank or on all, and others after them."""
+    own = (torch.ones, lambda n: torch.ones(2 * n).half()[::2])
+    for n, made, kind in itertools.product((3, LONG), own, ("sum", "max")):
+        with torch.inference_mode():
+            of_all, of_one = made(n), made(n)
+        for given in (of_all, of_one if rank == 0 else made(n), made(n)):
+            assert all_reduce(group, given, kind) is given
+            assert given[-1] == (world if kind == "sum" else 1)
+        with torch.inference_mode():
+            assert all_reduce(group, made(n), "sum")[-1] == world
+            assert all_reduce(group, of_all, "min")[0] == (world if kind == "sum" else 1)
 
 
 def in_groups(rank, world, group):
