@@ -57,7 +57,8 @@ class NodeConfig:
     Attributes:
         addr: Its unique name.
         ssh: How ssh reaches it, such as ``user@host``; None: it is this machine.
-        ckpt_dir: Folder of the checkpoint there; None: the cluster's `model`.
+        ckpt_dir: Folder of the checkpoint there; None: the cluster's `model`. On this machine, made absolute by the
+            `ClusterConfig` it is in.
         device: ``cpu``, ``cuda`` or ``cuda:N``.
         precision: Of its layers' linear weights, one of `PRECISIONS`.
         kv_cache: Whether it keeps keys and values between tokens.
@@ -92,18 +93,19 @@ class ClusterConfig:
     """A cluster as it is told, checked.
 
     Attributes:
-        model: Folder of the checkpoint.
+        model: Folder of the checkpoint, made absolute here: a later change of the working folder changes nothing.
         seq: Tokens of a sequence that is driven.
         rng_seed: Seed of what is drawn at random.
         reserve_ram_gb: Memory of a node that is left alone [GB].
         listen: Address that the coordinator and the workers listen on.
         port: Port of the coordinator; 0: any that is free.
         launcher: ``local``, ``torchrun`` or ``ray``.
-        heartbeat_s: After so long without a word a worker counts as hung [s].
-        timeout_s: How long one forward of a drive may take [s].
-        launch_timeout_s: How long a launch may take [s].
-        threads: Of a worker; None: the cores shared among the stages.
-        log_dir: The folder of runs that its log goes to; None: ``$HEADWAY_DIR``, else ``headway-logs``.
+        heartbeat_s: After so long without a word a worker counts as hung [s], at most a day.
+        timeout_s: How long one forward of a drive may take [s], at most a day.
+        launch_timeout_s: How long a launch may take [s], at most a day.
+        threads: Of a worker, at most 1024; None: the cores shared among the stages.
+        log_dir: The folder of runs that its log goes to, made absolute here; None: ``$HEADWAY_DIR``, else
+            ``headway-logs``.
         placement: How the layers are placed.
         nodes: The nodes, in the order of the pipeline; in TOML, a `[[node]]` each.
 
@@ -140,6 +142,8 @@ class ClusterConfig:
         """
         _keep(self, "")
         _check_nodes(self.nodes, manual=self.placement.policy == "manual")
+        for name, value in _placed(vars(self), Path()).items():
+            object.__setattr__(self, name, value)
 
     @property
     def active(self) -> tuple[NodeConfig, ...]:
@@ -148,7 +152,7 @@ class ClusterConfig:
 
     @classmethod
     def from_toml(cls, text: str | bytes) -> Self:
-        """Return the config that a TOML text tells. Paths in it are kept as they are.
+        """Return the config that a TOML text tells. Paths in it are relative to the working folder.
 
         Args:
             text: The text, or its bytes in UTF-8.
@@ -158,23 +162,7 @@ class ClusterConfig:
                 contradict each other. The first problem is named, with its place, what is allowed, and the likely
                 spelling.
         """
-        try:
-            told = tomllib.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff"))
-        except (ValueError, RecursionError) as error:
-            why = clean(str(error)) or "it nests too deep"
-            raise ArgumentError(f"Cannot read the config: no TOML, {why}", "Correct that place", "bad-toml") from None
-        values = _known(cls, told, "")
-        if "placement" in told:
-            given = _known(PlacementConfig, told["placement"], "placement", "[placement]")
-            values["placement"] = PlacementConfig(**given)
-        nodes = told.get("node", [])
-        if not isinstance(nodes, list):
-            raise _refusal("", "node", nodes, "tables [[node]], in double brackets")
-        values["nodes"] = tuple(
-            NodeConfig(**_known(NodeConfig, one, _place(number, one), "[[node]]"))
-            for number, one in enumerate(nodes, 1)
-        )
-        return cls(**values)
+        return cls(**_told(cls, text))
 
     @classmethod
     def from_path(cls, path: str | Path) -> Self:
@@ -198,20 +186,49 @@ class ClusterConfig:
             why = clean(getattr(error, "strerror", None) or str(error))
             raise ArgumentError(f"Cannot read {shown}: {why}", "Give a readable file", "unreadable-path") from None
         try:
-            config = cls.from_toml(text)
+            return cls(**_placed(_told(cls, text), path.parent))
         except ArgumentError as error:
             what = error.what.replace("Cannot read the config", f"Cannot read {shown}", 1)
             raise ArgumentError(what, error.next_step, error.slug, **error.details) from None
 
-        def near(folder: str) -> str:
-            return str(path.parent / Path(folder).expanduser())
 
-        nodes = tuple(
-            one if one.ssh or one.ckpt_dir is None else replace(one, ckpt_dir=near(one.ckpt_dir))
-            for one in config.nodes
-        )
-        log_dir = None if config.log_dir is None else near(config.log_dir)
-        return replace(config, model=near(config.model), log_dir=log_dir, nodes=nodes)
+def _told(cls: type[ClusterConfig], text: str | bytes) -> dict[str, Any]:
+    """Return the fields of a config that a TOML text tells, paths as they are."""
+    try:
+        told = tomllib.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        why = clean(str(error)) or "it nests too deep"
+        raise ArgumentError(f"Cannot read the config: no TOML, {why}", "Correct that place", "bad-toml") from None
+    values = _known(cls, told, "")
+    if "placement" in told:
+        given = _known(PlacementConfig, told["placement"], "placement", "[placement]")
+        values["placement"] = PlacementConfig(**given)
+    nodes = told.get("node", [])
+    if not isinstance(nodes, list):
+        raise _refusal("", "node", nodes, "tables [[node]], in double brackets")
+    values["nodes"] = tuple(
+        NodeConfig(**_known(NodeConfig, one, _place(number, one), "[[node]]")) for number, one in enumerate(nodes, 1)
+    )
+    return values
+
+
+def _placed(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return fields of a config with absolute paths: relative ones are in a folder, those of other machines stay."""
+
+    def placed(path: str, key: str, where: str = "") -> str:
+        try:
+            return str((folder / Path(path).expanduser()).absolute())
+        except RuntimeError:
+            raise _refusal(where, key, path, "a path, in which ~ and ~name are known home folders") from None
+
+    def node_placed(node: NodeConfig, number: int) -> NodeConfig:
+        if node.ssh is not None or node.ckpt_dir is None:
+            return node
+        return replace(node, ckpt_dir=placed(node.ckpt_dir, "ckpt_dir", _place(number, node)))
+
+    nodes = tuple(node_placed(one, number) for number, one in enumerate(values["nodes"], 1))
+    known = {key: placed(values[key], key) for key in ("model", "log_dir") if values.get(key) is not None}
+    return {**values, **known, "nodes": nodes}
 
 
 class _Kind(NamedTuple):
@@ -237,12 +254,14 @@ def _whole(low: int, high: int = 2**63 - 1) -> _Kind:
     return _Kind(allowed, lambda v: _need(isinstance(v, int) and not isinstance(v, bool) and low <= v <= high, v))
 
 
-def _amount(unit: str, above: bool = True) -> _Kind:
+def _amount(unit: str, above: bool = True, most: float = math.inf) -> _Kind:
     def read(value: Any) -> float:
         _need(isinstance(value, int | float) and not isinstance(value, bool), value)
-        return _need(math.isfinite(value) and (value > 0 if above else value >= 0), float(value))  # type: ignore[no-any-return]
+        fits = math.isfinite(value) and (value > 0 if above else value >= 0) and value <= most
+        return _need(fits, float(value))  # type: ignore[no-any-return]
 
-    return _Kind(f"a number {'above 0' if above else 'from 0 on'} [{unit}]", read)
+    limit = "" if most == math.inf else f", at most {most:.0f}"
+    return _Kind(f"a number {'above 0' if above else 'from 0 on'} [{unit}]{limit}", read)
 
 
 def _text(allowed: str, pattern: str = r".+") -> _Kind:
@@ -273,6 +292,7 @@ def _instances(value: Any) -> tuple[NodeConfig, ...]:
     return _need(all(isinstance(one, NodeConfig) for one in nodes), nodes)  # type: ignore[no-any-return]
 
 
+_DAY_S: Final = 86_400.0
 _ADDR: Final = _text("a text of up to 200 characters", r".{1,200}")
 _PATH: Final = _text("a path")
 _KINDS: Final = {
@@ -283,10 +303,10 @@ _KINDS: Final = {
     "listen": _text("an address such as 127.0.0.1", r"\S+"),
     "port": _whole(0, 65535),
     "launcher": _words("local", "torchrun", "ray"),
-    "heartbeat_s": _amount("s"),
-    "timeout_s": _amount("s"),
-    "launch_timeout_s": _amount("s"),
-    "threads": _whole(1),
+    "heartbeat_s": _amount("s", most=_DAY_S),
+    "timeout_s": _amount("s", most=_DAY_S),
+    "launch_timeout_s": _amount("s", most=_DAY_S),
+    "threads": _whole(1, 1024),
     "log_dir": _PATH,
     "placement": _Kind("a table [placement]", lambda v: _need(isinstance(v, PlacementConfig), v)),
     "nodes": _Kind("tables [[node]]", _instances),

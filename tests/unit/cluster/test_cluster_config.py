@@ -92,6 +92,36 @@ def test_paths_are_relative_to_the_file(tmp_path):
     assert (config.model, config.log_dir, config.nodes[0].ckpt_dir) == ("/abs", None, None)
 
 
+def test_a_later_change_of_the_working_folder_changes_no_path(tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    Path("cluster.toml").write_text(FULL)
+    made = ClusterConfig(model="m/llama", log_dir="logs", nodes=[NodeConfig(addr="n1", ckpt_dir="here")])
+    for config in (made, ClusterConfig.from_toml(FULL), ClusterConfig.from_path("cluster.toml")):
+        assert config.model == str(tmp_path / "there" / ("m/llama" if config is made else "llama"))
+        assert config.log_dir == str(tmp_path / "there" / "logs")
+        assert config.nodes[-1].ckpt_dir == str(tmp_path / "there" / "here")
+        monkeypatch.chdir(tmp_path)
+        assert dataclasses.replace(config, seq=3).model == config.model
+        monkeypatch.chdir(tmp_path / "there")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert ClusterConfig.from_toml('model = "~/m"\n[[node]]\naddr = "n0"').model == "/home/me/m"
+    assert ClusterConfig.from_toml(FULL).nodes[0].ckpt_dir == "there"  # on another machine
+
+
+@pytest.mark.parametrize("key", ["model", "log_dir", "ckpt_dir"])
+def test_a_home_folder_that_is_not_known_is_named(key, tmp_path):
+    top = 'model = "m"\nlog_dir = "l"\n[[node]]\naddr = "n0"\nckpt_dir = "c"\n'
+    text = top.replace(f'{key} = "', f'{key} = "~nobodyxyz/')
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    found = rf"{key} is '~nobodyxyz/.'; allowed is a path, in which ~ and ~name are known home folders"
+    with pytest.raises(ArgumentError, match=rf"Cannot read the config: .*{found}"):
+        ClusterConfig.from_toml(text)
+    with pytest.raises(ArgumentError, match=rf"Cannot read .*c\.toml: .*{found}"):
+        ClusterConfig.from_path(path)
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(ArgumentError, match=r"none\.toml: there is nothing.*\[no-such-path\]"):
         ClusterConfig.from_path(tmp_path / "none.toml")
@@ -124,6 +154,12 @@ BAD = [
     *[("top", "", f"timeout_s = {one}", "timeout_s is ", "") for one in ("0", "-0.0", "-5", "nan", "inf")],
     ("top", "", "heartbeat_s = 0", "heartbeat_s is 0; allowed is a number above 0 [s]", ""),
     ("top", "", "launch_timeout_s = 0", "launch_timeout_s is 0", ""),
+    *[
+        ("top", "", f"{key} = {one}", "; allowed is a number above 0 [s], at most 86400", "")
+        for key in ("heartbeat_s", "timeout_s", "launch_timeout_s")
+        for one in ("86401", "1e12", "1e308")
+    ],
+    ("top", "", "threads = 1025", "threads is 1025; allowed is a whole number from 1 to 1024", ""),
     ("top", "", "rng_seed = -1", "rng_seed is -1", ""),
     ("top", "", "port = 65536", "port is 65536; allowed is a whole number from 0 to 65535", ""),
     ("top", "", "threads = 0", "threads is 0", ""),
