@@ -25,6 +25,7 @@ from headway.cli.modeltext import json_option, put
 from headway.errors import ArgumentError, HeadwayError
 from headway.record.identity import safe_name
 from headway.report.sheet import Sheet
+from headway.sources.text import clean
 
 if TYPE_CHECKING:
     from headway.cluster.cluster import Cluster
@@ -190,11 +191,14 @@ def command(
         put({}, lambda sheet: draw_plan(sheet, placement, n_layers, model, cluster.config), as_json=False)
     shape = (len(ids), len(ids[0])) if ids else (drives.batch, cluster.config.seq)
     runs = _drive(cluster, drives, quiet=as_json)
+    for addr, why in cluster.log_faults.items():
+        say(f"headway: the log of {addr} is not whole: {clean(why)}")
     document = {
         "plan": placement.to_json(),
         "nodes": [cluster.reports[one.addr].to_json() for one in cluster.config.nodes if one.addr in cluster.reports],
         "runs": [run.to_json() for run in runs],
         "log": log_of(cluster),
+        "log_faults": cluster.log_faults,
     }
     put(document, lambda sheet: _draw(sheet, runs, shape, log_of(cluster), table=table), as_json=as_json)
 
@@ -236,4 +240,5 @@ def _draw(sheet: Sheet, runs: list[ClusterRun], shape: tuple[int, int], log: str
             "Wall: by the clock. Stages: the sum of what they computed; more than wall where they overlap. Longest: "
             "the longest stage."
         )
-    draw_command(sheet, "Where the time went:", "headway", "report", Path(log))
+    if Path(log).is_dir():  # with workers on other hosts it is there
+        draw_command(sheet, "Where the time went:", "headway", "report", Path(log))
