@@ -324,6 +324,32 @@ def test_a_host_that_ssh_cannot_reach_is_named_with_the_word_of_ssh(ssh, checkpo
             cluster.launch()
 
 
+FORKED = """
+import os, subprocess, sys
+from headway.cluster.config import ClusterConfig, NodeConfig
+from headway.cluster.launch.local import LocalLauncher
+
+launcher = LocalLauncher(ClusterConfig(model="m", nodes=(NodeConfig(addr="n0"),)))
+sleep = ["sleep", "60"]
+worker = launcher._starter.submit(subprocess.Popen, sleep, start_new_session=True).result()
+launcher._processes["n0"] = worker
+child = os.fork()
+if child == 0:
+    launcher.kill("n0")
+    launcher.close()
+    sys.exit(0)  # by the exit handlers
+print(os.waitpid(child, 0)[1], launcher.folder.exists(), worker.poll())
+launcher.kill("n0")
+launcher.close()
+print(launcher.folder.exists(), worker.poll())
+"""
+
+
+def test_a_forked_child_leaves_workers_and_folder_to_its_parent():
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.splitlines() == ["0 True None", "False -9"], done.stderr
+
+
 def test_a_host_that_would_be_an_option_of_ssh_is_refused():
     with pytest.raises(ArgumentError, match="does not begin with a dash"):
         NodeConfig(addr="n0", ssh="-oProxyCommand=x")

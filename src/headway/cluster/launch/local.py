@@ -31,6 +31,8 @@ class LocalLauncher:
     Workers have a session of their own, so that Ctrl-C reaches the coordinator alone, and die with
     it: by the end of their connection, and where the kernel can by its signal.
 
+    A forked child of this process has a copy of it, which ends no worker and removes nothing.
+
     Attributes:
         folder: Where the workers' output goes, a file each; removed by `close`.
     """
@@ -39,7 +41,8 @@ class LocalLauncher:
         self._nodes = {node.addr: node for node in config.nodes}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.folder = Path(tempfile.mkdtemp(prefix="headway-cluster-"))
-        self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)  # without a close, too
+        self._pid = os.getpid()
+        self._remove = weakref.finalize(self, _remove, self.folder, self._pid)  # without a close, too
         # the kernel's death signal goes by the thread that started a process: this one lives as long as the launcher
         self._starter = ThreadPoolExecutor(1, "headway-start")
 
@@ -101,13 +104,15 @@ class LocalLauncher:
     def kill(self, addr: str) -> None:
         """End a worker at once, stopped or not."""
         process = self._processes.get(addr)
-        if process is not None and process.poll() is None:
+        if process is not None and os.getpid() == self._pid and process.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def close(self) -> None:
         """End all workers: those that do not by themselves are killed."""
+        if os.getpid() != self._pid:
+            return
         end = time.monotonic() + _GRACE_S
         try:
             for process in self._processes.values():
@@ -122,3 +127,9 @@ class LocalLauncher:
     def _output(self, addr: str) -> Path:
         place = list(self._nodes).index(addr)
         return self.folder / f"worker-{place}.log"
+
+
+def _remove(folder: Path, pid: int) -> None:
+    """Remove a folder, in the process that made it alone: what ends a forked child comes here, too."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
