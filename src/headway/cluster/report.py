@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import Enum
@@ -159,7 +160,7 @@ class ClusterRun(Record):
     Attributes:
         timings: One a stage, in the order of the layers.
         total_forward_ms: The sum of the stages in relay, the wall clock when pipelined [ms].
-        output: What the last stage gave, flat, as float32.
+        output: What the last stage gave, flat, as float32: an array or list of numbers.
         mode: ``relay``, one micro-batch, stage after stage; or ``pipelined``, micro-batches overlap.
         shape: Shape of the output, such as (n_sequences, n_tokens, n_vocabulary).
         micro_batches: Into how many the input was cut.
@@ -221,6 +222,14 @@ class ClusterRun(Record):
             or getattr(output, "ndim", 1) != 1
         ):
             raise refusal(cls, f"output is {shown(output)}", "Give a flat array or list of numbers", "output")
+        if hasattr(output, "dtype"):
+            if getattr(output.dtype, "kind", "f") not in "fiu":
+                raise refusal(cls, f"output is an array of {output.dtype}", "Give output as numbers", "output")
+        else:
+            for one in items(cls, "output", output):
+                if isinstance(one, str):  # from_json has made numbers of them
+                    raise refusal(cls, f"output holds {shown(one)}", "Give output as numbers", "output")
+                number(cls, "output", one)
         if self.shape is None:
             return
         shape = tuple(count(cls, "shape", one) for one in items(cls, "shape", self.shape))
@@ -230,16 +239,23 @@ class ClusterRun(Record):
         self._keep(shape=shape)
 
     def tokens_per_s(self, seq: int) -> float:
-        """Return the throughput of `seq` tokens [1/s]; 0.0 when the run took no time.
+        """Return the throughput of `seq` tokens [1/s]; 0.0 when the run took no time, else finite.
+
+        Of a time so short that the quotient is beyond what a float holds, it is the largest float.
 
         Args:
             seq: How many tokens were driven, >= 0.
         """
-        seconds = self.total_forward_ms / 1000.0
-        return count(type(self), "seq", seq) / seconds if seconds else 0.0
+        tokens = count(type(self), "seq", seq)
+        if self.total_forward_ms == 0:
+            return 0.0
+        seconds = self.total_forward_ms / 1000.0 or math.ulp(0.0)
+        return min(tokens / seconds, sys.float_info.max)
 
     def reduce_resident_gb(self, kind: ReduceKind | str) -> float:
         """Return resident bytes over the stages [GB, 1e9 bytes]; 0.0 of no stage.
+
+        The sum is of GB, a float after the other in the order of the stages; the mean is that sum through their number.
 
         Args:
             kind: How they become one, or its value such as "sum".
@@ -248,12 +264,15 @@ class ClusterRun(Record):
             ArgumentError: There is no such kind.
         """
         kind = ReduceKind.of(kind)
-        held = [one.resident_bytes for one in self.timings] or [0]
+        held = [one.resident_bytes / 1e9 for one in self.timings] or [0.0]
         if kind is ReduceKind.MAX:
-            return max(held) / 1e9
+            return max(held)
         if kind is ReduceKind.MIN:
-            return min(held) / 1e9
-        return sum(held) / 1e9 / (len(held) if kind is ReduceKind.MEAN else 1)
+            return min(held)
+        total = 0.0
+        for one in held:  # sum() carries what rounding loses, from Python 3.12 on
+            total += one
+        return total / (len(held) if kind is ReduceKind.MEAN else 1)
 
     def critical_path_ms(self) -> float:
         """Return the time of the longest stage [ms]: what bounds a pipeline; 0.0 of no stage."""
@@ -265,12 +284,17 @@ class ClusterRun(Record):
         if len(self.timings) < 2:
             return None
         longest = max(self.timings, key=lambda one: one.forward_ms)
-        others = median(one.forward_ms for one in self.timings if one is not longest)
-        return longest.addr if longest.forward_ms > others * _STANDS_OUT else None
+        return longest.addr if longest.forward_ms > self.median_of_others_ms() * _STANDS_OUT else None
+
+    def median_of_others_ms(self) -> float:
+        """Return the median time of all stages but the longest [ms]; 0.0 of fewer than two."""
+        return median(sorted(one.forward_ms for one in self.timings)[:-1] or [0.0])
 
     @property
     def logits(self) -> Any:
         """The output as a float32 array of `shape`; flat where no shape is known.
+
+        It is read-only where a drive gave it: `logits.copy()` can be written.
 
         Raises:
             ArgumentError: There is a shape, and the run came without its output.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Final
 
 from rich.table import Table
@@ -53,9 +52,9 @@ def rich_table(run: ClusterRun) -> Table:
 
 def _straggler(run: ClusterRun) -> list[str]:
     """Name the straggler, where it stands out by more than what times of one drive scatter."""
-    others = [one.forward_ms for one in run.timings if one.addr != run.straggler]
-    if run.straggler is None or run.critical_path_ms() < _NAMED * median(others):
+    others_ms = run.median_of_others_ms()
+    if run.straggler is None or run.critical_path_ms() < _NAMED * others_ms:
         return []
-    whose = "that of the other" if len(others) == 1 else "the median of the others"
-    more = f", {run.critical_path_ms() / median(others):.2f} times {whose}" if median(others) else ""
+    whose = "that of the other" if len(run.timings) == 2 else "the median of the others"
+    more = f", {run.critical_path_ms() / others_ms:.2f} times {whose}" if others_ms else ""
     return [f"straggler {clean(run.straggler)}{more}"]

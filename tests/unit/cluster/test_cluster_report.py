@@ -83,8 +83,19 @@ def test_metrics_of_a_run():
     assert made.reduce_resident_gb(ReduceKind.Mean) == 2.0
 
 
-def test_a_run_too_short_to_divide_by_has_no_throughput():
-    assert ClusterRun([], 5e-324).tokens_per_s(8) == 0.0
+def test_only_a_run_of_no_time_has_no_throughput_and_none_has_an_infinite_one():
+    assert [ClusterRun([], ms).tokens_per_s(8) for ms in (5e-324, 1e-310)] == [sys.float_info.max] * 2
+    assert [ClusterRun([], ms).tokens_per_s(seq) for ms, seq in ((0, 8), (5e-324, 0))] == [0.0, 0.0]
+    assert ClusterRun([], 1e-300).tokens_per_s(8) == 8 / (1e-300 / 1000)
+
+
+def test_sizes_are_summed_as_gb_one_after_another():
+    sizes = [100_000_000, 600_000_000, 2_600_000_000, 50_000_000]
+    made = ClusterRun([stage(resident_bytes=size) for size in sizes], 1)
+    assert sum(sizes) / 1e9 == 3.35
+    assert made.reduce_resident_gb("sum") == ((0.1 + 0.6) + 2.6) + 0.05 == 3.3499999999999996
+    assert made.reduce_resident_gb("mean") == 3.3499999999999996 / 4
+    assert "Σ resident 3.3 GB" in made.table()
 
 
 def test_reduce_kinds_go_by_both_spellings():
@@ -108,6 +119,14 @@ def test_reduce_kinds_go_by_both_spellings():
 )
 def test_the_straggler_stands_out(forwards, straggler):
     assert run(*forwards).straggler == straggler
+
+
+def test_a_straggler_is_one_of_its_place_not_of_its_name():
+    one = stage()
+    assert ClusterRun([one, one], 200).straggler is None
+    for twice in (ClusterRun([one, stage(forward_ms=300)], 400), ClusterRun([stage(forward_ms=300), one, one], 500)):
+        assert twice.straggler == "n0"
+        assert "straggler n0, 3.00 times" in screen(twice)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +183,8 @@ def test_a_value_a_stage_cannot_have_names_its_field(field, value):
         ("output", 3),
         ("output", "1 2"),
         ("output", np.zeros((2, 2))),
+        *[("output", one) for one in (["a"], ["1"], [None], [True], [1j], [[1.0]], [10**400], {1.0})],
+        *[("output", np.array(one)) for one in (["a"], [True], [1j], [None])],
         ("shape", (2, -1)),
         ("shape", 3),
         ("decode_ms", math.inf),
