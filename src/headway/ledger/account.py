@@ -12,8 +12,9 @@ from typing import Final
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.ledger.history import Run
+from headway.ledger.history import Pool, Run
 from headway.ledger.ledger import Ledger, Saving, Steps, combine
+from headway.ledger.pool import account_pool
 from headway.ledger.rank import Rank
 from headway.ledger.retention import durable_step
 from headway.ledger.timeline import Timeline, build
@@ -23,8 +24,10 @@ LATE_NS: Final = 2 * NS_PER_S
 """A process this old when it began to record had done something worth a word, such as importing."""
 
 
-def account(run: Run | Sequence[Run], until: float | datetime | None = None, *, until_ns: int | None = None) -> Ledger:
-    """Return the ledger of a run: every nanosecond its ranks held, by category.
+def account(
+    run: Run | Pool | Sequence[Run | Pool], until: float | datetime | None = None, *, until_ns: int | None = None
+) -> Ledger:
+    """Return the ledger of a run: every nanosecond its ranks held, by category; of a pool what its jobs held.
 
     Args:
         run: What a source read; of several runs it is the sum.
@@ -47,6 +50,8 @@ def account(run: Run | Sequence[Run], until: float | datetime | None = None, *, 
         until_ns = instant_ns(until) if isinstance(until, datetime) else round(until * NS_PER_S)
     if isinstance(run, Run):
         return _History.of(run, until_ns).whole()
+    if isinstance(run, Pool):
+        return account_pool(run, until_ns)
     return combine([account(one, until_ns=until_ns) for one in run])
 
 
@@ -92,6 +97,8 @@ class _History:
             warnings=tuple(dict.fromkeys(self._warnings(lines))),
             saving=_saving(self.ranks),
             stall=max((x for line in lines if (x := line.stall())), key=lambda x: x.wait_ns, default=None),
+            unknown=self.run.unknown,
+            energy_j=self.run.energy_j,
             measure=self.measure,
         )
 

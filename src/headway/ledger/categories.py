@@ -25,6 +25,7 @@ class Category:
 
 CATEGORIES: Final = (
     Category("productive", None, "step time that was retained", ""),
+    Category("allocated", None, "held by a job of whose inside nothing is known", ""),
     Category("startup", "R", "from open to the first step, less the spans in it", "build less before it"),
     Category("device_init", "R", "spans of that name", "initialise devices and communicators in parallel"),
     Category("compile", "R", "spans of that name, or inferred from the first step", "cache it between attempts"),

@@ -1,4 +1,4 @@
-"""What a ledger is made from: a run, its processes, their events and rows."""
+"""What a ledger is made from: a run with its processes, their events and rows; or a pool with its jobs."""
 
 from __future__ import annotations
 
@@ -78,10 +78,115 @@ class Run:
         processes: In any order; one attempt and rank each.
         path: Where it was read from, for messages.
         warnings: What reading it could not make sense of, a sentence each.
+        unknown: Factors that it cannot tell, ``S``, ``R`` or ``P``, each with the reason: a log without a
+            clock says nothing of the time between its steps.
+        energy_j: What its devices took while it ran, where that was metered [J].
     """
 
     name: str
     source: str
     processes: Sequence[Process]
+    path: str = ""
+    warnings: Sequence[str] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    energy_j: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One attempt of a job in a pool.
+
+    Attributes:
+        id: Its number there; a requeued job has one attempt after the other.
+        milli: Devices it asked for, in thousandths: some schedulers share a device.
+        state: How it ended, or what it does, in lower case: ``completed``, ``failed``, ``running`` ...
+        submit_ns: When it was put into the queue [ns since the Unix epoch]; None where nobody says.
+        start_ns: When it got its devices; None: it never did, or not yet.
+        end_ns: When it gave them back; None: not yet.
+        name, user, account, partition: What it is called and whose it is; empty where nobody says.
+    """
+
+    id: str
+    milli: int
+    state: str
+    submit_ns: int | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    name: str = ""
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Devices that were out of service.
+
+    Attributes:
+        devices: How many.
+        begin_ns: Since when [ns since the Unix epoch].
+        end_ns: Until when; None: still.
+    """
+
+    devices: int
+    begin_ns: int
+    end_ns: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """A pool of devices and its jobs.
+
+    Attributes:
+        name: Its name.
+        source: The name of the source that read it, such as ``slurm``.
+        jobs: In any order.
+        devices: How many devices there are; None where nobody says.
+        outages: What was out of service.
+        begin_ns, end_ns: The window that it covers [ns since the Unix epoch]; None: from its first moment to its last.
+        totals_ns: Device-time by state, where only that is known and no job [device-ns].
+        path: Where it was read from, for messages.
+        warnings: What reading it could not make sense of, a sentence each.
+    """
+
+    name: str
+    source: str
+    jobs: Sequence[Job] = ()
+    devices: int | None = None
+    outages: Sequence[Outage] = ()
+    begin_ns: int | None = None
+    end_ns: int | None = None
+    totals_ns: Mapping[str, int] | None = None
+    path: str = ""
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """Requests to a server and how long each took, as columns.
+
+    Attributes:
+        name: The name of the test or the server.
+        source: The name of the source that read it, such as ``vllm``.
+        ttft_s: Time to the first token [s], ``(n,)`` float; NaN where there was none or nobody says.
+        tpot_s: Time an output token after the first [s], ``(n,)`` float; NaN where there was no second.
+        e2e_s: Time from sending to the last token [s], ``(n,)`` float; NaN where nobody says.
+        tokens: Output tokens, ``(n,)`` int64; -1 where nobody says.
+        ok: Whether the server answered without an error, ``(n,)`` bool.
+        duration_s: How long the test took [s]; None where nobody says.
+        devices: How many devices served; None where nobody says.
+        path: Where it was read from, for messages.
+        warnings: What reading it could not make sense of, a sentence each.
+    """
+
+    name: str
+    source: str
+    ttft_s: NDArray[np.float64]
+    tpot_s: NDArray[np.float64]
+    e2e_s: NDArray[np.float64]
+    tokens: NDArray[np.int64]
+    ok: NDArray[np.bool_]
+    duration_s: float | None = None
+    devices: int | None = None
     path: str = ""
     warnings: Sequence[str] = ()

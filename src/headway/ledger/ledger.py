@@ -14,6 +14,8 @@ from headway.clock import NS_PER_S
 from headway.errors import ArgumentError, LedgerError
 from headway.ledger.categories import CATEGORIES, PROGRAM, category
 
+KEYS: Final = ("rank", "attempt", "state", "user", "account", "partition")
+"""By what a ledger can be split: the first two of a run, the others of a pool."""
 _ORDER: Final = {line.name: place for place, line in enumerate(CATEGORIES)}
 
 
@@ -81,6 +83,24 @@ class Stall:
     wait_ns: int
 
 
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """How long the jobs of a pool waited for their devices.
+
+    Attributes:
+        n_ran: Jobs that asked for devices and got them.
+        n_never_ran: Jobs that asked and did not.
+        mean_s, median_s, p99_s, max_s: From submit to start, over those that ran [s].
+    """
+
+    n_ran: int
+    n_never_ran: int
+    mean_s: float
+    median_s: float
+    p99_s: float
+    max_s: float
+
+
 @dataclass(frozen=True, eq=False)
 class Ledger:
     """Where device-time went.
@@ -100,6 +120,9 @@ class Ledger:
         parts: The same by rank and attempt; their amounts add to this ledger's.
         saving: What is known of its saves.
         stall: The longest wait of one retained step; None where none waited.
+        queue: How long the jobs of a pool waited; None of a run.
+        unknown: Factors that its source cannot tell, each with the reason.
+        energy_j: What the devices took, where that was metered [J].
         runs: Names of the runs in it.
 
     Example:
@@ -125,6 +148,9 @@ class Ledger:
     parts: tuple[Part, ...] = ()
     saving: Saving = Saving()
     stall: Stall | None = None
+    queue: Queue | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    energy_j: float | None = None
     runs: tuple[str, ...] = ()
     measure: Callable[[int, int], Ledger] | None = field(default=None, repr=False)
 
@@ -177,17 +203,17 @@ class Ledger:
     @property
     def scheduling(self) -> float | None:
         """S: held by complete allocations over offered; None where no pool is known."""
-        return None if not self.offered_ns else self.held_ns / self.offered_ns
+        return None if not self.offered_ns or "S" in self.unknown else self.held_ns / self.offered_ns
 
     @property
     def runtime(self) -> float | None:
-        """R: retained over held; None where nothing was held."""
-        return None if not self.held_ns else self.retained_ns / self.held_ns
+        """R: retained over held; None where nothing was held, or its source cannot tell."""
+        return None if not self.held_ns or "R" in self.unknown else self.retained_ns / self.held_ns
 
     @property
     def program(self) -> float | None:
         """P: ideal over retained; None where no trace, stage timing or FLOP count was given, or nothing retained."""
-        if not self.retained_ns or PROGRAM.isdisjoint(self.amounts_ns):
+        if not self.retained_ns or "P" in self.unknown or PROGRAM.isdisjoint(self.amounts_ns):
             return None
         return 1 - self.loss_ns("P") / self.retained_ns
 
@@ -199,18 +225,25 @@ class Ledger:
         return self.scheduling * self.runtime * self.program
 
     def by(self, key: str) -> dict[str, Ledger]:
-        """Return the ledger split by ``rank`` or ``attempt``; the pieces add to the whole.
+        """Return the ledger split; the pieces add to the whole of what was held.
+
+        Args:
+            key: ``rank`` or ``attempt`` of a run; ``state``, ``user``, ``account`` or ``partition`` of a pool.
 
         Raises:
-            ArgumentError: The key is neither.
+            ArgumentError: It is none of them.
         """
-        if key not in {"rank", "attempt"}:
+        if key not in KEYS:
             raise ArgumentError(
-                f"Cannot split a ledger by {key!r}: it knows rank and attempt", "Give one of them", "bad-split", key=key
+                f"Cannot split a ledger by {key!r}: it knows {', '.join(KEYS)}",
+                "Give one of them",
+                "bad-split",
+                key=key,
             )
         groups: dict[str, list[Part]] = {}
         for part in self.parts:
-            groups.setdefault(str(part.rank) if key == "rank" else part.attempt, []).append(part)
+            own = {"rank": str(part.rank), "attempt": part.attempt} if not part.labels else part.labels
+            groups.setdefault(own.get(key, ""), []).append(part)
         return {name: _group(parts) for name, parts in groups.items()}
 
     def windows(self, every_ns: int | None = None, last_ns: int | None = None) -> Iterator[Ledger]:
@@ -264,6 +297,7 @@ class Part:
         rank: Its rank.
         attempt: Its attempt.
         ledger: What it holds.
+        labels: Of a pool instead of rank and attempt: state, user, account and partition of the jobs.
         ended: Why it closed, one of `headway.events.CLOSE_REASONS`; None where it did not.
     """
 
@@ -271,6 +305,7 @@ class Part:
     attempt: str
     ledger: Ledger
     ended: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def combine(ledgers: Sequence[Ledger]) -> Ledger:
@@ -292,6 +327,7 @@ def combine(ledgers: Sequence[Ledger]) -> Ledger:
         end_ns=max((ledger.end_ns for ledger in ledgers if ledger.end_ns is not None), default=None),
         parts=tuple(part for ledger in ledgers for part in ledger.parts),
         stall=max((x.stall for x in ledgers if x.stall), key=lambda stall: stall.wait_ns, default=None),
+        unknown={factor: why for ledger in ledgers for factor, why in ledger.unknown.items()},
         runs=tuple(dict.fromkeys(name for ledger in ledgers for name in ledger.runs)),
     )
 

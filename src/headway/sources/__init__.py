@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from headway.errors import ArgumentError, SourceError
-from headway.ledger.history import Run
+from headway.sources.asked import Asked, Loaded
 from headway.sources.native import Native, Opened, open_at
 from headway.sources.registry import SOURCES, Source, recognise, unreadable
 from headway.sources.text import clean
@@ -15,13 +16,25 @@ from headway.sources.text import clean
 __all__ = ["SOURCES", "Source", "load", "load_all"]
 
 
-def load(path: str | os.PathLike[str], *, devices: int | None = None, source: str | None = None) -> list[Run]:
-    r"""Return the runs at a path, in the order of their names.
+def load(
+    path: str | os.PathLike[str],
+    *,
+    devices: int | None = None,
+    source: str | None = None,
+    capacity: int | None = None,
+    mapping: str | os.PathLike[str] | None = None,
+) -> list[Any]:
+    r"""Return what is at a path, in the order of the names: runs, pools of a scheduler, requests that were served.
 
     Args:
         path: A run's folder, a folder of runs, one attempt's folder, or any file a source knows.
         devices: The number of devices of each rank, >= 1; None for what the log says.
         source: The name of the source to use; None lets the content decide.
+        capacity: The number of devices of a pool, >= 1; None for what the files say.
+        mapping: A TOML file that tells what the columns of a table mean, see ``docs/sources/table.md``.
+
+    Returns:
+        Each a `headway.ledger.history.Run`, `Pool` or `Served`.
 
     Raises:
         SourceError: There is nothing to read, or no source knows it.
@@ -38,13 +51,18 @@ def load(path: str | os.PathLike[str], *, devices: int | None = None, source: st
         >>> [(run.name, run.source, len(run.processes[0].rows)) for run in load(log)]
         [('digits', 'native', 1)]
     """
-    return load_all([path], devices=devices, source=source)
+    return load_all([path], devices=devices, source=source, capacity=capacity, mapping=mapping)
 
 
 def load_all(
-    paths: Sequence[str | os.PathLike[str]], *, devices: int | None = None, source: str | None = None
-) -> list[Run]:
-    """Return the runs at several paths, in the order of the paths, each once.
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    devices: int | None = None,
+    source: str | None = None,
+    capacity: int | None = None,
+    mapping: str | os.PathLike[str] | None = None,
+) -> list[Any]:
+    """Return what is at several paths, in the order of the paths, each once.
 
     Attempts of one native run that are given one by one are one run, as its folder would be.
 
@@ -52,24 +70,22 @@ def load_all(
         paths: As for `load`.
         devices: As for `load`.
         source: As for `load`.
+        capacity: As for `load`.
+        mapping: As for `load`.
 
     Raises:
         SourceError: There is nothing to read at a path, or no source knows it.
         ArgumentError: An argument cannot be used.
     """
-    if devices is not None and (type(devices) is not int or devices < 1):
-        raise ArgumentError(
-            f"Cannot count {devices!r} devices: it is no whole number above zero",
-            "Give the number of devices, such as 8",
-            "bad-devices",
-            devices=devices,
-        )
-    batches = [_open(Path(path), devices, source) for path in paths]
+    _check_count("devices", "devices", devices)
+    _check_count("capacity", "devices of a pool", capacity)
+    asked = Asked(devices, capacity, None if mapping is None else Path(mapping))
+    batches = [_open(Path(path), asked, source) for path in paths]
     whole: dict[tuple[str, str], Opened] = {}
     for item in (item for batch in batches for item in batch if isinstance(item, Opened)):
         whole[item.key] = whole[item.key] + item if item.key in whole else item
     elsewhere = [path for item in whole.values() for path in item.elsewhere]
-    runs: list[Run] = []
+    runs: list[Loaded] = []
     for batch in batches:
         first = [whole.pop(item.key, None) if isinstance(item, Opened) else item for item in batch]
         here = [item.run(devices) if isinstance(item, Opened) else item for item in first if _shown(item)]
@@ -79,15 +95,25 @@ def load_all(
     return runs
 
 
-def _open(path: Path, devices: int | None, source: str | None) -> Sequence[Run | Opened]:
+def _check_count(name: str, what: str, count: object) -> None:
+    if count is not None and (type(count) is not int or count < 1):
+        raise ArgumentError(
+            f"Cannot count {count!r} {what}: it is no whole number above zero",
+            f"Give the number of {what}, such as 8",
+            "bad-devices",
+            **{name: count},
+        )
+
+
+def _open(path: Path, asked: Asked, source: str | None) -> Sequence[Loaded | Opened]:
     chosen = recognise(path, source)
     try:
-        return open_at(path) if isinstance(chosen, Native) else chosen.load(path, devices)
+        return open_at(path) if isinstance(chosen, Native) else chosen.load(path, asked)
     except OSError as error:  # it went away between the two
         raise unreadable(path, error) from error
 
 
-def _shown(item: Run | Opened | None) -> bool:
+def _shown(item: Loaded | Opened | None) -> bool:
     """Return whether it is a run of its own: what its command recorded elsewhere is shown there."""
     return not (isinstance(item, Opened) and item.elsewhere)
 

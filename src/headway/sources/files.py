@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import stat
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 MAX_LINE: Final = 1 << 20
 """A longer line is no event and is passed over [bytes]."""
+MAX_UNPACKED: Final = 64 << 30
+"""So much of a gzip is unpacked at most [bytes]."""
+BROKEN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
+"""What reading a gzip raises where it is torn or damaged."""
+_GZIP: Final = b"\x1f\x8b"
 HEAD: Final = 1 << 16
 """How much of a file is looked at to recognise it [bytes]."""
 
@@ -61,22 +69,76 @@ def kind_of(path: Path) -> str:
 
 
 def head(path: Path) -> bytes:
-    """Return the beginning of a file, `HEAD` bytes at most.
+    """Return the beginning of a file, `HEAD` bytes at most; of one that is gzip, of what is in it.
 
     Raises:
         OSError: It cannot be read, or is no regular file.
     """
+    data = b""
+    with plain(path) as file, suppress(*BROKEN):
+        while len(data) < HEAD and (piece := file.read1(HEAD - len(data))):
+            data += piece
+    if data:
+        return data
     with regular(path) as fd:
         return os.pread(fd, HEAD, 0)
+
+
+class TooLargeError(OSError):
+    """What a file unpacks to is beyond `MAX_UNPACKED`."""
+
+
+@contextmanager
+def plain(path: Path) -> Iterator[io.BufferedReader[Any]]:
+    """Open a regular file for reading, and yield what is in it: unpacked where it is gzip.
+
+    A read beyond `MAX_UNPACKED` of what is unpacked raises `TooLargeError`; in a torn or broken gzip
+    one of `BROKEN`, where it breaks.
+
+    Raises:
+        OSError: It cannot be opened, or is no regular file.
+
+    Example:
+        >>> with plain(Path(__file__)) as file:
+        ...     file.read(3)
+        b'\"\"\"'
+    """
+    with regular(path) as fd, io.BufferedReader(io.FileIO(fd, closefd=False), MAX_LINE) as file:
+        if file.peek(2)[:2] != _GZIP:
+            yield file
+            return
+        with gzip.GzipFile(fileobj=file) as unpacked, io.BufferedReader(_Limited(unpacked), MAX_LINE) as reader:
+            yield reader
+
+
+class _Limited(io.RawIOBase):
+    """What a gzip unpacks to, up to a limit."""
+
+    def __init__(self, unpacked: gzip.GzipFile) -> None:
+        self._unpacked = unpacked
+        self._n_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._unpacked.read(len(buffer))
+        self._n_bytes += len(data)
+        if self._n_bytes > MAX_UNPACKED:
+            raise TooLargeError(f"it unpacks to more than {MAX_UNPACKED >> 30} GiB")
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the number and the bytes of each line, counted from 1; of an overlong one its beginning.
 
+    A gzip is unpacked; one that is torn or broken ends where it breaks, with one of `BROKEN`.
+
     Raises:
         OSError: It cannot be read, or is no regular file.
     """
-    with regular(path) as fd, os.fdopen(fd, "rb", buffering=MAX_LINE, closefd=False) as file:
+    with plain(path) as file:
         number = 1
         while line := file.readline(MAX_LINE):
             yield number, line

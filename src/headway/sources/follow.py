@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headway.ledger.history import Run
 from headway.sources import native
+from headway.sources.asked import Asked
 from headway.sources.attempt import Attempt
 from headway.sources.registry import recognise
 
@@ -86,5 +87,6 @@ class Follower:
         version = found.st_size, found.st_mtime_ns
         if self._version != version:
             self._gone_bytes += found.st_size
-            self._version, self._runs = version, recognise(self.path).load(self.path, self._devices)
+            found_there = recognise(self.path).load(self.path, Asked(self._devices))
+            self._version, self._runs = version, [run for run in found_there if isinstance(run, Run)]
         return self._runs

@@ -16,6 +16,7 @@ from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Saved, Span
 from headway.ledger.history import Process, Rows, Run
 from headway.sources import files
+from headway.sources.asked import Asked
 from headway.sources.intervals import Interval, clip, outside, pair
 from headway.sources.mllog import MARK, Log, Record, read, whole
 from headway.sources.text import clean
@@ -42,7 +43,7 @@ class MLPerf:
             return "it is a folder and not a log file"
         return None if MARK in head or _has_mark(path) else f"no line in it holds {MARK.decode()}"
 
-    def load(self, path: Path, devices: int | None) -> list[Run]:
+    def load(self, path: Path, asked: Asked) -> list[Run]:
         """Return the runs of a log: one for each ``run_stop`` after which another begins."""
         log = read(path)
         segments = split(log.records)
@@ -58,7 +59,7 @@ class MLPerf:
         runs = []
         for number, group in enumerate(groups, 1):
             name = title if len(groups) == 1 else f"{title} #{number}"
-            runs.append(_run(name, path, log, group, devices))
+            runs.append(_run(name, path, log, group, asked.devices))
         return runs
 
 

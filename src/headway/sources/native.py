@@ -14,6 +14,7 @@ import msgspec
 from headway.events import Unknown, decode
 from headway.ledger.history import Process, Run
 from headway.sources import jsonl, npy
+from headway.sources.asked import Asked
 from headway.sources.attempt import Attempt, holds_log, named_as_attempt
 from headway.sources.launch import later_logs, recorded, widen
 from headway.sources.text import clean
@@ -50,9 +51,9 @@ class Native:
             return None
         return 'no line at its beginning is an event, such as {"kind":"open", ...}'
 
-    def load(self, path: Path, devices: int | None) -> list[Run]:
+    def load(self, path: Path, asked: Asked) -> list[Run]:
         """Return the runs at a path: a root, a run, an attempt, or one file of it."""
-        return [opened.run(devices) for opened in open_at(path)]
+        return [opened.run(asked.devices) for opened in open_at(path)]
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from headway.errors import ArgumentError, SourceError
-from headway.ledger.history import Run
 from headway.sources import files
+from headway.sources.asked import Asked, Loaded
 from headway.sources.mlperf import MLPerf
 from headway.sources.native import Native, below
 from headway.sources.text import clean
@@ -27,15 +28,15 @@ class Source(Protocol):
 
         Args:
             path: A folder or a regular file.
-            head: The beginning of the file; empty for a folder.
+            head: The beginning of the file, unpacked where it is gzip; empty for a folder.
         """
 
-    def load(self, path: Path, devices: int | None) -> list[Run]:
-        """Return the runs at a path that it recognised.
+    def load(self, path: Path, asked: Asked) -> Sequence[Loaded]:
+        """Return the runs, pools or served requests at a path that it recognised.
 
         Args:
             path: A folder or a regular file.
-            devices: The number of devices to assume; None for what the log says.
+            asked: What the reader says of it.
         """
 
 

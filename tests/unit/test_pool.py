@@ -1,0 +1,110 @@
+"""The ledger of a pool, in hours that can be counted by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway import account
+from headway.ledger.history import Job, Outage, Pool
+
+H = 3600 * 10**9
+
+
+def job(start, end, devices=1, submit=None, state="completed", **given):
+    return Job(
+        id="1", milli=round(devices * 1000), state=state, submit_ns=None if submit is None else submit * H,
+        start_ns=None if start is None else start * H, end_ns=None if end is None else end * H, **given,
+    )  # fmt: skip
+
+
+def hours(ledger):
+    return {name: ns / H for name, ns in ledger.amounts_ns.items()}
+
+
+def test_without_a_size_only_what_was_held_is_there():
+    ledger = account(Pool("p", "slurm", [job(0, 4, 2), job(1, 2, 8, state="failed")]))
+    assert hours(ledger) == {"allocated": 16.0}
+    assert (ledger.scheduling, ledger.runtime, ledger.mpg) == (None, None, None)
+    assert {state: part.held_ns / H for state, part in ledger.by("state").items()} == {"completed": 8.0, "failed": 8.0}
+
+
+def test_free_devices_are_queued_as_far_as_jobs_asked_for_them_and_unallocated_beyond():
+    jobs = [job(0, 4, 2, submit=0), job(4, 6, 3, submit=1)]
+    ledger = account(Pool("p", "slurm", jobs, devices=4, begin_ns=0, end_ns=8 * H))
+    assert hours(ledger) == {"allocated": 8.0 + 6.0, "queued": 6.0, "unallocated": 2.0 + 2.0 + 8.0}
+    assert ledger.scheduling == 14 / 32
+    assert sum(ledger.amounts_ns.values()) == ledger.offered_ns == 32 * H
+    assert (ledger.queue.n_ran, ledger.queue.max_s, ledger.queue.mean_s) == (2, 3 * 3600, 1.5 * 3600)
+
+
+def test_what_is_out_of_service_is_drained_unless_it_is_held():
+    pool = Pool("p", "slurm", [job(0, 2, 3)], 4, [Outage(2, 0, 3 * H)], begin_ns=0, end_ns=4 * H)
+    assert hours(account(pool)) == {"allocated": 6.0, "drained": 2.0 + 2.0, "unallocated": 2.0 + 4.0}
+
+
+def test_a_job_that_never_ran_holds_nothing_and_is_said():
+    ledger = account(Pool("p", "slurm", [job(0, 1), job(None, None, 8, submit=0, state="pending")]))
+    assert hours(ledger) == {"allocated": 1.0}
+    assert "1 of 2 jobs asked for 8 devices in all and never ran" in ledger.warnings[0]
+
+
+def test_jobs_beyond_the_size_are_added_and_said():
+    ledger = account(Pool("p", "slurm", [job(0, 2, 8)], devices=4))
+    assert hours(ledger) == {"allocated": 16.0}
+    assert ledger.scheduling == 1.0
+    assert "jobs held more than the 4 devices" in ledger.warnings[0]
+
+
+def test_windows_add_to_the_whole_and_shared_devices_stay_whole_nanoseconds():
+    jobs = [job(0, 3, 0.333, user="a"), job(1, 7, 0.5, user="b"), job(2, 3, 1.25, user="a", submit=0)]
+    ledger = account(Pool("p", "slurm", jobs, devices=2))
+    assert sum(ledger.amounts_ns.values()) == ledger.offered_ns
+    assert sum(part.held_ns for part in ledger.by("user").values()) == ledger.held_ns
+    pieces = list(ledger.windows(every_ns=H))
+    assert sum(piece.held_ns for piece in pieces) == pytest.approx(ledger.held_ns, abs=len(pieces))
+    assert sum(piece.offered_ns for piece in pieces) == ledger.offered_ns
+
+
+def test_a_summary_has_amounts_and_no_times():
+    ledger = account(Pool("p", "table", totals_ns={"completed": 3 * H, "failed": H}))
+    assert ledger.held_ns == 4 * H
+    assert ledger.by("state")["failed"].held_ns == H
+    assert (ledger.start_ns, ledger.queue) == (None, None)
+
+
+@st.composite
+def pools(draw):
+    at = st.integers(0, 12)
+    jobs = [
+        Job(id="1", milli=draw(st.integers(0, 3)) * 1000, state="x", submit_ns=draw(st.none() | at),
+            start_ns=draw(st.none() | at), end_ns=draw(st.none() | at))
+        for _ in range(draw(st.integers(0, 5)))
+    ]  # fmt: skip
+    outages = [Outage(draw(st.integers(0, 3)), draw(at), draw(st.none() | at)) for _ in range(draw(st.integers(0, 2)))]
+    return Pool("p", "x", jobs, draw(st.integers(1, 6)), outages, begin_ns=0, end_ns=12)
+
+
+@given(pools())
+def test_it_counts_each_instant_as_a_slow_one_does(pool):
+    amounts = dict.fromkeys(("allocated", "queued", "unallocated", "drained"), 0)
+    for t in range(12):
+        held = sum(j.milli for j in pool.jobs if j.start_ns is not None and j.start_ns <= t < _or(j.end_ns, 12)) // 1000
+        wanted = (
+            sum(j.milli for j in pool.jobs if j.submit_ns is not None and j.submit_ns <= t < _left_queue(j)) // 1000
+        )
+        out = sum(o.devices for o in pool.outages if o.begin_ns <= t < _or(o.end_ns, 12))
+        size = max(pool.devices, held)
+        drained = min(out, size - held)
+        queued = min(wanted, size - held - drained)
+        for name, n in zip(amounts, (held, queued, size - held - drained - queued, drained), strict=True):
+            amounts[name] += n
+    ledger = account(pool)
+    assert dict(ledger.amounts_ns) == {name: n for name, n in amounts.items() if n}
+
+
+def _or(at, end):
+    return end if at is None else at
+
+
+def _left_queue(job):
+    return _or(job.end_ns, 12) if job.start_ns is None else job.start_ns
