@@ -1,6 +1,7 @@
 """Laws of placement, against every partition there is of small models over few nodes."""
 
-from itertools import combinations
+from fractions import Fraction
+from itertools import accumulate, combinations
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from headway.cluster.config import ClusterConfig, NodeConfig, PlacementConfig
 from headway.cluster.cost import ModelCost
-from headway.cluster.partition import share_out
+from headway.cluster.partition import Bearer, Load, best_partition, share_out
 from headway.cluster.placement import plan, retire
 from headway.cluster.probe import NodeProbe
 from headway.errors import ClusterError
@@ -144,6 +145,49 @@ def test_auto_is_the_best_there_is_then_has_fewest_nodes_then_is_most_even(optim
         if one == pytest.approx(least, rel=1e-12)
     }
     assert (len(found), sum((b - a) ** 2 for _, a, b in found)) == min(effort)
+
+
+small = st.integers(0, 4)
+
+
+@st.composite
+def loads(draw, n_layers, size):
+    sums = [0, *accumulate(draw(st.lists(size, min_size=n_layers, max_size=n_layers)))]
+    first, last = draw(small), draw(small)
+    return Load(sums, first, last, first + last)
+
+
+@st.composite
+def bearers(draw):
+    n_layers = draw(st.integers(1, 6))
+    size = st.just(draw(small)) if draw(st.booleans()) else small
+    rates = st.sampled_from([Fraction(1), Fraction(2), Fraction(5), Fraction("0.1"), Fraction("0.3")])
+    return [
+        Bearer(draw(loads(n_layers, size)), draw(st.integers(0, 25)), draw(loads(n_layers, size)), draw(rates))
+        for _ in range(draw(st.integers(1, 4)))
+    ]
+
+
+@pytest.mark.parametrize("total", [False, True])
+@settings(max_examples=400, deadline=None)
+@given(nodes=bearers())
+def test_the_best_partition_is_the_best_to_the_last_digit(total, nodes):
+    n_layers = len(nodes[0].need.sums) - 1
+
+    def effort(parts):
+        costs = [nodes[n].work.of(a, b) / nodes[n].rate for n, a, b in parts]
+        return sum(costs) if total else max(costs), len(parts), sum((b - a) ** 2 for _, a, b in parts)
+
+    every = partitions(n_layers, len(nodes))
+    fit = [parts for parts in every if all(nodes[n].need.of(a, b) <= nodes[n].budget for n, a, b in parts)]
+    found = best_partition(nodes, total=total)
+    if not fit:
+        assert found is None
+        return
+    assert [n for part in found for n in part] == list(range(n_layers))
+    parts = [(n, part.start, part.stop) for n, part in enumerate(found) if part]
+    assert parts in fit
+    assert effort(parts) == min(map(effort, fit))
 
 
 @settings(max_examples=150, deadline=None)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from headway.cluster.config import ClusterConfig, NodeConfig
 from headway.cluster.cost import ModelCost
+from headway.cluster.partition import Load
 from headway.cluster.probe import NodeProbe
 from headway.errors import ClusterError
 
@@ -69,15 +68,11 @@ class Holder:
         """Return how many layers of a size fit beside the ends; below 0 where those do not fit."""
         return (self.budget - self.ends(first=first, last=last)) // max(largest, 1)
 
-    def needs(self) -> Any:
-        """Return what any stage takes [bytes], ``(n_layers + 1, n_layers + 1)``; inf where it has no room or layer."""
-        sums = np.array(self._sums, dtype=np.float64)
-        needs = sums[None, :] - sums[:, None]
-        needs[0, :] += self.ends(first=True, last=False)
-        needs[1:, -1] += self.ends(first=False, last=True)
-        needs[0, -1] = self.need(range(self.cost.n_layers))
-        needs[(np.tri(len(sums), dtype=bool)) | (needs > self.budget)] = np.inf
-        return needs
+    @property
+    def load(self) -> Load:
+        """What stages take of it [bytes]."""
+        first, last, whole = (self.ends(first=f, last=n) for f, n in ((True, False), (False, True), (True, True)))
+        return Load(self._sums, first, last, whole)
 
     def time_ms(self, layers: range, tokens: int, gflops: float | None) -> float | None:
         """Return the time of a stage for so many tokens at that speed [ms]; None where work or speed is not known."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import accumulate
-from typing import Any, Final
-
-import numpy as np
 
 from headway.cluster.config import ClusterConfig
 from headway.cluster.cost import ModelCost
 from headway.cluster.holder import Holder, unmeasured
-from headway.cluster.partition import best_partition, share_out
+from headway.cluster.partition import Bearer, Load, best_partition, share_out
 from headway.errors import ClusterError
-
-_TICKS: Final = 2.0**50  # the whole model on the slowest node: sums of whole ticks are exact
 
 
 def split(config: ClusterConfig, holders: list[Holder], notes: list[str]) -> list[range] | None:
@@ -72,10 +68,12 @@ def _told(holders: list[Holder], n_layers: int) -> list[range]:
 
 def _best(holders: list[Holder], cost: ModelCost, optimize: str) -> list[range] | None:
     """Return the best partition there is."""
+    loads = [one.load for one in holders]
     if optimize == "memory":
-        return best_partition(
-            len(holders), cost.n_layers, lambda n: holders[n].needs() / holders[n].budget, total=False
-        )
+        shares = [
+            Bearer(load, one.budget, load, Fraction(one.budget)) for one, load in zip(holders, loads, strict=True)
+        ]
+        return best_partition(shares, total=False)
     _check_speeds(holders)
     if cost.layer_flops is None:
         raise ClusterError(
@@ -83,19 +81,11 @@ def _best(holders: list[Holder], cost: ModelCost, optimize: str) -> list[range] 
             'Give optimize = "memory", or the policy ram_balanced or throughput',
             "unmeasured-node",
         )
-    slowest = min(one.gflops or 0 for one in holders)
-    tick = (sum(cost.layer_flops) + cost.head_flops) / slowest / _TICKS
-    work = np.array(cost.layer_flops, dtype=np.float64)
-
-    def ticks(n: int) -> Any:
-        per_flop = 1 / ((holders[n].gflops or 0) * tick)
-        sums = np.concatenate([[0.0], np.cumsum(np.rint(work * per_flop))])
-        times = sums[None, :] - sums[:, None]
-        times[:, -1] += np.rint(cost.head_flops * per_flop)
-        times[np.isinf(holders[n].needs())] = np.inf
-        return times
-
-    return best_partition(len(holders), cost.n_layers, ticks, total=optimize == "latency")
+    work = Load([0, *accumulate(cost.layer_flops)], 0, cost.head_flops, cost.head_flops)
+    paced = [
+        Bearer(load, one.budget, work, Fraction(str(one.gflops))) for one, load in zip(holders, loads, strict=True)
+    ]
+    return best_partition(paced, total=optimize == "latency")
 
 
 def _counts(holders: list[Holder], weights: list[float], members: list[int], n_layers: int) -> dict[int, int] | None:
