@@ -26,6 +26,7 @@ DTYPE_BYTES: Final[Mapping[str, int]] = {
 
 _LARGEST_HEADER: Final = 100_000_000
 _MOST_LAYERS: Final = 100_000
+_LONGEST_NAME: Final = 255
 _LAYER: Final = re.compile(r"(?:model\.)?layers\.([0-9]{1,6})\.")
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -157,8 +158,11 @@ def _listed(layers: Iterable[int], most: int = 8) -> str:
 
 def _found(folder: Path, name: str) -> Path:
     path = folder / name
-    if not path.is_file():
-        found = f"it has no {name}" if folder.is_dir() else "there is no such folder"
+    try:
+        found = None if path.is_file() else f"it has no {name}" if folder.is_dir() else "there is no such folder"
+    except OSError as error:
+        found = error.strerror or str(error)
+    if found:
         raise ClusterError(
             f"Cannot open the checkpoint {folder}: {found}",
             f"Give a folder with {CONFIG} and {WEIGHTS}, or its shards with {INDEX}",
@@ -233,6 +237,9 @@ def _plain(folder: Path, shard: object) -> str:
     """Return a shard's name, which leads to no other folder."""
     if not isinstance(shard, str) or not shard or shard in {".", ".."} or set(shard) & set("/\\\0"):
         raise _contradiction(folder / INDEX, f"it names the shard {shard!r}; a shard is a file in the same folder")
+    if len(shard.encode(errors="replace")) > _LONGEST_NAME:
+        found = f"it names a shard by {len(shard)} characters; a file's name has {_LONGEST_NAME} bytes at most"
+        raise _contradiction(folder / INDEX, found)
     return shard
 
 

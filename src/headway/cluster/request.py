@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headway.cluster.control.message import Drive
+from headway.cluster.record import is_whole, shown
 from headway.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 MODES: Final = ("relay", "pipelined")
 LOGITS: Final = ("all", "last", "none")
+MOST_IDS: Final = 2**28
+"""The most token ids of one drive: they are told to the first stage in one message of 8 bytes each."""
+_MOST_STEPS: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,17 +45,18 @@ class Request:
         Raises:
             ArgumentError: One has a value it cannot have.
         """
-        if self.mode not in MODES:
-            raise refused("mode", f"mode is {self.mode!r}", f"Give one of {', '.join(MODES)}")
-        if not _is_whole(self.steps) or self.steps < 0:
-            raise refused("steps", f"steps is {self.steps}", "Give a whole number from 0 on")
-        if self.logits not in LOGITS:
-            raise refused("logits", f"logits is {self.logits!r}", f"Give one of {', '.join(LOGITS)}")
-        if self.mode == "relay" and self.micro_batches != 1:
-            found = f"micro_batches is {self.micro_batches}, and relay has one"
+        if not _is_one_of(MODES, self.mode):
+            raise refused("mode", f"mode is {shown(self.mode)}", f"Give one of {', '.join(MODES)}")
+        if not is_whole(self.steps) or not 0 <= self.steps <= _MOST_STEPS:
+            raise refused("steps", f"steps is {shown(self.steps)}", "Give a whole number from 0 to 2^31")
+        if not _is_one_of(LOGITS, self.logits):
+            raise refused("logits", f"logits is {shown(self.logits)}", f"Give one of {', '.join(LOGITS)}")
+        whole = is_whole(self.micro_batches)
+        if self.mode == "relay" and not (whole and self.micro_batches == 1):
+            found = f"micro_batches is {shown(self.micro_batches)}, and relay has one"
             raise refused("micro_batches", found, "Give mode='pipelined', or leave micro_batches out")
-        if not _is_whole(self.micro_batches) or self.micro_batches < 1 or len(self.ids) % self.micro_batches:
-            found = f"micro_batches is {self.micro_batches}, and no divisor of a batch of {len(self.ids)}"
+        if not whole or self.micro_batches < 1 or len(self.ids) % self.micro_batches:
+            found = f"micro_batches is {shown(self.micro_batches)}, and no divisor of a batch of {len(self.ids)}"
             raise refused("micro_batches", found, "Give a divisor of the batch")
 
     @property
@@ -98,6 +103,8 @@ def as_ids(given: Any, vocab: int) -> NDArray[np.int64]:
     if ids.ndim != 2 or not ids.size or not np.issubdtype(ids.dtype, np.integer):
         found = f"input_ids are {ids.dtype} of shape {ids.shape}"
         raise refused("input_ids", found, "Give whole numbers of shape (batch, length)")
+    if ids.size > MOST_IDS:
+        raise refused("input_ids", f"input_ids are {ids.size} token ids", f"Give {MOST_IDS} at most")
     if ids.min() < 0 or ids.max() >= vocab:
         wrong = int(ids.min()) if ids.min() < 0 else int(ids.max())
         found = f"{wrong} is no token of a vocabulary of {vocab}"
@@ -109,10 +116,13 @@ def random_ids(batch: int, length: int, vocab: int, seed: int) -> NDArray[np.int
     """Return random prompts, ``(batch, length)``; the same for the same seed.
 
     Raises:
-        ArgumentError: The batch is no whole number above zero.
+        ArgumentError: The batch is no whole number above zero, or larger than a drive can be.
     """
-    if not _is_whole(batch) or batch < 1:
-        raise refused("batch", f"batch is {batch}", "Give a whole number from 1 on")
+    if not is_whole(batch) or batch < 1:
+        raise refused("batch", f"batch is {shown(batch)}", "Give a whole number from 1 on")
+    if int(batch) * length > MOST_IDS:
+        found = f"batch is {shown(batch)}, of {length} tokens each; at most {MOST_IDS} are driven at once"
+        raise refused("batch", found, f"Give {MOST_IDS // length} at most" if length <= MOST_IDS else "Lower seq")
     return np.random.default_rng(seed).integers(0, vocab, (batch, length), dtype=np.int64)
 
 
@@ -131,5 +141,5 @@ def refused(name: str, found: str, next_step: str) -> ArgumentError:
     return ArgumentError(f"Cannot drive: {found}", next_step, "bad-drive", argument=name)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def _is_one_of(words: tuple[str, ...], value: Any) -> bool:
+    return isinstance(value, str) and value in words

@@ -175,6 +175,16 @@ def test_a_shard_outside_the_folder_is_refused(tmp_path, name):
     assert "same folder" in refused(tmp_path / "model", "bad-checkpoint")
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "\N{SNOWMAN}" * 100, "a" * 100_000])
+def test_a_shard_of_a_name_no_file_has_is_refused(tmp_path, name):
+    save_sharded(tmp_path, {NAMES[2]: name})
+    assert f"it names a shard by {len(name)} characters" in refused(tmp_path, "bad-checkpoint")
+
+
+def test_a_folder_of_a_name_none_has_is_refused(tmp_path):
+    assert "File name too long" in refused(tmp_path / ("a" * 300), "no-checkpoint")
+
+
 def test_a_missing_shard_is_named(tmp_path):
     (save_sharded(tmp_path) / "b.safetensors").unlink()
     assert "b.safetensors, which is not there" in refused(tmp_path, "missing-shard")
