@@ -15,7 +15,7 @@ from headway.errors import ArgumentError
 from headway.units import Price, parse_duration, parse_instant
 
 if TYPE_CHECKING:
-    from headway.ledger.history import Run
+    from headway.ledger.history import Pool, Run, Served
     from headway.ledger.ledger import Ledger
     from headway.report.entry import Entry, Options
 
@@ -34,7 +34,16 @@ MAX_WINDOWS: Final = 10_000
 @click.option(
     "--devices", metavar="N", type=click.IntRange(min=1), help="Devices of a rank, where the log does not say."
 )
-@click.option("--by", type=click.Choice(["rank", "attempt"]), help="Show each rank, or each attempt, too.")
+@click.option(
+    "--by",
+    type=click.Choice(["rank", "attempt", "state", "user", "account", "partition"]),
+    help="Show each rank or attempt of a run too, or who held a pool.",
+)
+@click.option("--capacity", metavar="N", type=click.IntRange(min=1), help="Devices of a pool, where no file says.")
+@click.option(
+    "--mapping", metavar="FILE", type=click.Path(path_type=str), help="TOML that says what a table's columns mean."
+)
+@click.option("--slo", metavar="SLO", help='What a request must keep, such as "ttft:500ms tpot:50ms".')
 @click.option("--price", metavar="PRICE", help='What one device costs, such as "2 USD/h": adds what each loss costs.')
 def report(
     paths: tuple[str, ...],
@@ -45,6 +54,9 @@ def report(
     last: str | None,
     devices: int | None,
     by: str | None,
+    capacity: int | None,
+    mapping: str | None,
+    slo: str | None,
     price: str | None,
 ) -> None:
     """Show where the device-time of runs went, and what would return most.
@@ -60,6 +72,9 @@ def report(
         last=last,
         devices=devices,
         by=by,
+        capacity=capacity,
+        mapping=mapping,
+        slo=slo,
         price=price,
     )
 
@@ -74,6 +89,9 @@ def show(
     last: str | None = None,
     devices: int | None = None,
     by: str | None = None,
+    capacity: int | None = None,
+    mapping: str | None = None,
+    slo: str | None = None,
     price: str | None = None,
 ) -> None:
     """Print the report of those paths.
@@ -86,12 +104,16 @@ def show(
         every: Length of windows, as a person writes it.
         last: Length before the end, as a person writes it.
         devices: Devices of a rank where the log does not say.
-        by: ``rank`` or ``attempt``.
+        by: One of `headway.ledger.ledger.KEYS`.
+        capacity: Devices of a pool where no file says.
+        mapping: A TOML file about a table's columns.
+        slo: What a request must keep, as a person writes it.
         price: What one device costs, as a person writes it.
 
     Raises:
         HeadwayError: A path cannot be read, or an option cannot be used.
     """
+    from headway.ledger.history import Served
     from headway.report.entry import Options
     from headway.sources import load_all
 
@@ -101,20 +123,24 @@ def show(
         last_ns=None if last is None else parse_duration(last),
     )
     options = Options(None if price is None else Price.parse(price), by, windows=every is not None)
-    runs = load_all(paths, devices=devices)
-    _print([cut.entry(run) for run in runs], options, err=err, as_json=as_json)
+    found = load_all(paths, devices=devices, capacity=capacity, mapping=mapping)
+    entries = [cut.entry(one) for one in found if not isinstance(one, Served)]
+    served = [one for one in found if isinstance(one, Served)]
+    _print(entries, options, served, slo, err=err, as_json=as_json)
 
 
 def _instant(text: str) -> int:
     return SYSTEM.wall_ns() if text.strip().lower() == "now" else parse_instant(text)
 
 
-def _print(entries: Sequence[Entry], options: Options, *, err: bool, as_json: bool) -> None:
+def _print(
+    entries: Sequence[Entry], options: Options, served: Sequence[Served], slo: str | None, *, err: bool, as_json: bool
+) -> None:
     stream = sys.stderr if err else sys.stdout
     if as_json:
         from headway.report.document import dump
 
-        stream.write(dump(entries, options) + "\n")
+        stream.write(dump(entries, options, served, slo) + "\n")
         return
     from rich.console import Console
 
@@ -122,7 +148,14 @@ def _print(entries: Sequence[Entry], options: Options, *, err: bool, as_json: bo
 
     console = Console(file=stream)
     console.width = max(console.width, MIN_WIDTH)
-    print_report(entries, options, console)
+    if entries:
+        print_report(entries, options, console)
+    for number, one in enumerate(served):
+        from headway.report.serving import print_serving
+
+        if entries or number:
+            console.print()
+        print_serving(one, slo, console)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +172,7 @@ class Cut:
     every_ns: int | None = None
     last_ns: int | None = None
 
-    def entry(self, run: Run) -> Entry:
+    def entry(self, run: Run | Pool) -> Entry:
         """Return the run as it is shown."""
         from headway.ledger.account import account
         from headway.report.entry import Entry
@@ -164,7 +197,7 @@ class Cut:
             return ()
         return tuple(whole.windows(every_ns=self.every_ns, last_ns=self.last_ns))
 
-    def _check(self, run: Run, whole: Ledger) -> None:
+    def _check(self, run: Run | Pool, whole: Ledger) -> None:
         """Refuse what would show nothing, or far too much."""
         if whole.start_ns is None or whole.end_ns is None:
             return
@@ -179,7 +212,7 @@ class Cut:
             )
 
 
-def _outside(run: Run, shown: Ledger) -> Iterator[str]:
+def _outside(run: Run | Pool, shown: Ledger) -> Iterator[str]:
     """Say when a run was of which nothing lies in the window that was asked for."""
     from headway.ledger.account import account
     from headway.report.notes import moment

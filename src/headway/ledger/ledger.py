@@ -120,6 +120,7 @@ class Ledger:
         parts: The same by rank and attempt; their amounts add to this ledger's.
         saving: What is known of its saves.
         stall: The longest wait of one retained step; None where none waited.
+        jobs: How many jobs of a pool got devices.
         queue: How long the jobs of a pool waited; None of a run.
         unknown: Factors that its source cannot tell, each with the reason.
         energy_j: What the devices took, where that was metered [J].
@@ -148,6 +149,7 @@ class Ledger:
     parts: tuple[Part, ...] = ()
     saving: Saving = Saving()
     stall: Stall | None = None
+    jobs: int = 0
     queue: Queue | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
     energy_j: float | None = None
@@ -327,6 +329,7 @@ def combine(ledgers: Sequence[Ledger]) -> Ledger:
         end_ns=max((ledger.end_ns for ledger in ledgers if ledger.end_ns is not None), default=None),
         parts=tuple(part for ledger in ledgers for part in ledger.parts),
         stall=max((x.stall for x in ledgers if x.stall), key=lambda stall: stall.wait_ns, default=None),
+        jobs=sum(ledger.jobs for ledger in ledgers),
         unknown={factor: why for ledger in ledgers for factor, why in ledger.unknown.items()},
         runs=tuple(dict.fromkeys(name for ledger in ledgers for name in ledger.runs)),
     )

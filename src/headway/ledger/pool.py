@@ -59,9 +59,11 @@ class _History:
     def measure(self, begin: int, end: int) -> Ledger:
         """Return the ledger of a window of the wall clock [ns since the Unix epoch]."""
         held = Counter[tuple[str, ...]]()
+        n_jobs = 0
         for job in self.pool.jobs:
             if job.start_ns is not None:
                 length = _overlap(begin, end, job.start_ns, self._end_of(job))
+                n_jobs += bool(length and job.milli)
                 held[tuple(getattr(job, name) for name in LABELS)] += length * job.milli
         amounts = self._sweep(begin, end)
         total = sum(amounts.values())
@@ -77,6 +79,7 @@ class _History:
             held_ns=whole["allocated"],
             offered_ns=sum(whole.values()) if sized else None,
             devices=self.pool.devices or 0,
+            jobs=n_jobs,
             unknown={"R": NOT_INSIDE},
             parts=parts,
             start_ns=begin,

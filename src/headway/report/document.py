@@ -8,10 +8,12 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from headway.clock import NS_PER_S
+from headway.ledger.history import Served
 from headway.ledger.ledger import Ledger
 from headway.report.advice import advise
 from headway.report.endings import endings
 from headway.report.entry import Entry, Options, split, total
+from headway.report.notes import is_pool
 from headway.report.straggler import compare_ranks
 from headway.units import Price
 
@@ -19,19 +21,28 @@ SCHEMA: Final = 1
 _PLAIN: Final = Options()
 
 
-def dump(entries: Sequence[Entry], options: Options = _PLAIN) -> str:
+def dump(
+    entries: Sequence[Entry], options: Options = _PLAIN, served: Sequence[Served] = (), slo: str | None = None
+) -> str:
     """Return the report as one line of strict JSON, ASCII only.
 
     Args:
         entries: The runs, in the order they are shown.
         options: What is added to each.
+        served: Requests that were served; theirs is the key ``serving``, where there are some.
+        slo: What a request must keep.
 
     Example:
         >>> text = dump([Entry("r1", "native", Ledger({"productive": 10**9}, held_ns=10**9))])
         >>> json.loads(text)["runs"][0]["categories_s"]
         {'productive': 1.0}
     """
-    return json.dumps(build(entries, options), allow_nan=False)
+    document = build(entries, options)
+    if served:
+        from headway.report.serving import serving_document
+
+        document["serving"] = [serving_document(one, slo) for one in served]
+    return json.dumps(document, allow_nan=False)
 
 
 def build(entries: Sequence[Entry], options: Options = _PLAIN) -> dict[str, Any]:
@@ -61,17 +72,30 @@ def _run(entry: Entry, options: Options) -> dict[str, Any]:
         "window": _window(ledger),
         "waits_s": _seconds(ledger.waits_ns),
         "background_s": _seconds(ledger.background_ns),
+        **_beside(ledger),
         "advice": [asdict(change) for change in advise(ledger, options.price, entry.history)],
         **_money(ledger, options.price),
     }
     comparison = compare_ranks(ledger)
     if comparison is not None:
         run["ranks_compared"] = asdict(comparison)
-    if options.by:
-        run["by"] = {options.by: _pieces(ledger, options.by)}
+    if by := options.by or ("state" if is_pool(ledger) else None):
+        run["by"] = {by: _pieces(ledger, by)}
     if options.windows:
         run["windows"] = [{**_window(window), **_figures(window), "steps": _steps(window)} for window in entry.windows]
     return run
+
+
+def _beside(ledger: Ledger) -> dict[str, Any]:
+    """Return what only some ledgers have: factors that their source cannot tell, a queue, energy."""
+    there: dict[str, Any] = {"unknown": dict(ledger.unknown)} if ledger.unknown else {}
+    if ledger.queue is not None:
+        there["queue"] = asdict(ledger.queue)
+    if ledger.jobs:
+        there["jobs"] = ledger.jobs
+    if ledger.energy_j is not None:
+        there["energy_j"] = ledger.energy_j
+    return there
 
 
 def _pieces(ledger: Ledger, key: str) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.ledger.ledger import Ledger, combine
+from headway.errors import ArgumentError
+from headway.ledger.ledger import KEYS, Ledger, combine
 from headway.units import Price
 
 
@@ -43,7 +44,7 @@ class Options:
 
     Attributes:
         price: What a device-hour costs; None leaves money out.
-        by: ``rank`` or ``attempt`` to show each beside the whole; None for the whole alone.
+        by: One of `headway.ledger.ledger.KEYS`, to show each piece beside the whole; None for the whole alone.
         windows: Whether windows were asked for.
     """
 
@@ -58,6 +59,21 @@ def total(entries: Sequence[Entry]) -> Ledger:
 
 
 def split(ledger: Ledger, key: str) -> dict[str, Ledger]:
-    """Return the ledger by ``rank`` or ``attempt``: ranks in the order of their numbers, attempts of their names."""
+    """Return the ledger split: ranks in the order of their numbers, attempts of their names, of a pool the most first.
+
+    Raises:
+        ArgumentError: A run has no such pieces, or a pool.
+    """
+    of_pool = any(part.labels for part in ledger.parts)
+    if ledger.parts and of_pool == (key in {"rank", "attempt"}):
+        what, keys = ("pool", KEYS[2:]) if of_pool else ("run", KEYS[:2])
+        raise ArgumentError(
+            f"Cannot split {', '.join(ledger.runs)} by {key}: a {what} splits by {', '.join(keys)}",
+            "Give one of them",
+            "bad-split",
+            key=key,
+        )
     pieces = ledger.by(key)
+    if of_pool:
+        return dict(sorted(pieces.items(), key=lambda piece: (-piece[1].held_ns, piece[0])))
     return {name: pieces[name] for name in sorted(pieces, key=int if key == "rank" else str)}

@@ -28,6 +28,16 @@ def note(ledger: Ledger, name: str) -> str:
     return ", ".join(word for word in words if word)
 
 
+def is_pool(ledger: Ledger) -> bool:
+    """Return whether a ledger is of the jobs of a pool, and not of a run.
+
+    Example:
+        >>> is_pool(Ledger({"allocated": 5}, held_ns=5)), is_pool(Ledger({"startup": 5}, held_ns=5))
+        (True, False)
+    """
+    return "allocated" in ledger.amounts_ns or any(part.labels for part in ledger.parts)
+
+
 def size(ledger: Ledger) -> str:
     """Return how large a run was; what separates the parts is left to the caller.
 
@@ -35,6 +45,9 @@ def size(ledger: Ledger) -> str:
         >>> size(Ledger(attempts=2, ranks=4, devices=32))
         '2 attempts | 4 ranks x 8 devices'
     """
+    if is_pool(ledger):
+        words = [_count(ledger.jobs, "job")] if ledger.jobs else []
+        return " | ".join([*words, _count(ledger.devices, "device") if ledger.devices else "devices not known"])
     attempts, ranks = _count(ledger.attempts, "attempt"), _count(ledger.ranks, "rank")
     if ledger.ranks and ledger.devices % ledger.ranks == 0:
         return f"{attempts} | {ranks} x {_count(ledger.devices // ledger.ranks, 'device')}"
@@ -67,9 +80,10 @@ def factors(ledger: Ledger) -> tuple[str, str]:
     known = [f"{name} {show_percent(value)}" for name, value in values.items() if value is not None]
     missing = [name for name, value in values.items() if value is None and name in _TO_GIVE]
     if ledger.runtime is None:
-        known.append("R not known: nothing was held")
+        known.append("R not known" if "R" in ledger.unknown else "R not known: nothing was held")
     if missing:
         known.append(f"{', '.join(missing)} not measured")
+    missing = [name for name in missing if name not in ledger.unknown]
     needs = [f"{name} needs {_TO_GIVE[name]}" for name in missing[:1]]
     needs += [f"{name} {_TO_GIVE[name]}" for name in missing[1:]]
     return "   ".join(known), ", ".join(needs)
@@ -82,6 +96,17 @@ def beside(ledger: Ledger) -> list[str]:
     if steps.executed:
         pending = f", {steps.uncommitted} of them not saved yet" if steps.uncommitted else ""
         lines.append(f"{_count(steps.executed, 'step')} executed, {steps.retained} retained{pending}")
+    lines += [f"{factor} is not known: {why}" for factor, why in ledger.unknown.items()]
+    if ledger.queue is not None:
+        waited = ledger.queue
+        never = f"; {_count(waited.n_never_ran, 'job')} never ran" if waited.n_never_ran else ""
+        spread = {"median": waited.median_s, "p99": waited.p99_s, "most": waited.max_s}
+        shown = ", ".join(f"{name} {show_seconds(value)}" for name, value in spread.items())
+        mean = show_seconds(waited.mean_s)
+        lines.append(f"queue: {_count(waited.n_ran, 'job')} waited {mean} on average, {shown}{never}")
+    if ledger.energy_j is not None:
+        each = f", {ledger.energy_j / steps.retained:,.0f} J a retained step" if steps.retained else ""
+        lines.append(f"energy {ledger.energy_j / 3.6e6:,.3f} kWh{each}")
     if ledger.released_ns:
         lines.append(f"released between attempts, not held: {_show(ledger.released_ns)}")
     if ledger.background_ns:

@@ -39,6 +39,7 @@ _NAME_WIDTH: Final = 26
 _PIECE_WIDTH: Final = 32
 _PERFECT: Final = "Nothing was lost: every device-second was productive."
 _PAGE_WIDTH: Final = 100
+_MOST_SHARES: Final = 20
 
 
 def print_report(entries: Sequence[Entry], options: Options, console: Console) -> None:
@@ -82,7 +83,10 @@ class Page:
         bad = bad_endings(ledger)
         blocks += self._below(ledger, entry.all_warnings, [bad] if bad else [])
         blocks += self._ranks(ledger)
-        if self._options.by:
+        if notes.is_pool(ledger):
+            by = self._options.by or "state"
+            blocks += [Text(), self._shares(by, split(ledger, by))]
+        elif self._options.by:
             pieces = split(ledger, self._options.by)
             ended = endings(ledger) if self._options.by == "attempt" else {}
             blocks += [Text(), self._pieces(self._options.by, list(pieces.items()), ended)]
@@ -196,11 +200,29 @@ class Page:
             table.add_row(*cells, Text(self._glyphs.clean(notes.biggest_loss(ledger))))
         return Padding(table, (0, 0, 0, 2))
 
+    def _shares(self, title: str, pieces: Mapping[str, Ledger]) -> RenderableType:
+        """Who held a pool, the most first."""
+        whole = sum(piece.held_ns for piece in pieces.values()) or 1
+        table = _grid("left", "right", "right", "left")
+        table.add_row(*(Text(word, style="dim") for word in (title, "held", "share", "")))
+        shown = list(pieces.items())[:_MOST_SHARES]
+        for name, piece in shown:
+            share = piece.held_ns / whole
+            label = self._glyphs.shorten(self._glyphs.clean(name) or "not said", _PIECE_WIDTH)
+            cells = [Text(label), Text(_show(piece.held_ns)), Text(show_percent(share))]
+            table.add_row(*cells, Text(self._glyphs.bar(share, 24), style="green"))
+        if len(pieces) > len(shown):
+            rest = sum(piece.held_ns for piece in list(pieces.values())[len(shown) :])
+            table.add_row(Text(f"{len(pieces) - len(shown)} more"), Text(_show(rest)), Text(show_percent(rest / whole)))
+        return Padding(table, (0, 0, 0, 2))
+
     def _changes(self, changes: Sequence[tuple[str, Change]], ledger: Ledger) -> list[RenderableType]:
         """The first few changes, each with its gain at the right and where to look below."""
         if not ledger.window_ns:
             return []
         shown = [pair for pair in changes if pair[1].seconds * NS_PER_S >= MIN_GAIN * ledger.window_ns][:SHOWN]
+        if not shown and ledger.unknown:
+            return []  # what is not known is no proof that nothing was lost
         if not shown:
             lost = ledger.amounts_ns.get("productive", 0) < ledger.window_ns
             said = "Nothing is left to gain but crumbs, each under 0.1 points." if lost else _PERFECT

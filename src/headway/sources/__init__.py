@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ArgumentError, SourceError
 from headway.sources.asked import Asked, Loaded
+from headway.sources.files import reason
+from headway.sources.folder import files_in, left_aside, together, why_not
 from headway.sources.native import Native, Opened, open_at
 from headway.sources.registry import SOURCES, Source, recognise, unreadable
 from headway.sources.text import clean
@@ -85,14 +88,17 @@ def load_all(
     for item in (item for batch in batches for item in batch if isinstance(item, Opened)):
         whole[item.key] = whole[item.key] + item if item.key in whole else item
     elsewhere = [path for item in whole.values() for path in item.elsewhere]
-    runs: list[Loaded] = []
+    found: list[Loaded] = []
     for batch in batches:
         first = [whole.pop(item.key, None) if isinstance(item, Opened) else item for item in batch]
         here = [item.run(devices) if isinstance(item, Opened) else item for item in first if _shown(item)]
-        runs += sorted((run for run in here if run is not None), key=lambda run: (run.name, run.path))
-    if elsewhere and not runs:
+        found += sorted((one for one in here if one is not None), key=lambda one: (one.name, one.path))
+    if elsewhere and not found:
         raise _recorded_elsewhere(paths, elsewhere)
-    return runs
+    for one in SOURCES:
+        join = getattr(one, "join", None)
+        found = list(join(found)) if join is not None else found
+    return together(found)
 
 
 def _check_count(name: str, what: str, count: object) -> None:
@@ -106,11 +112,42 @@ def _check_count(name: str, what: str, count: object) -> None:
 
 
 def _open(path: Path, asked: Asked, source: str | None) -> Sequence[Loaded | Opened]:
+    if source != Native.name and _is_folder(path):
+        is_native = source is None and Native().recognise(path, b"") is None
+        if not is_native and (found := _walk(path, asked, source)):
+            return found
     chosen = recognise(path, source)
     try:
         return open_at(path) if isinstance(chosen, Native) else chosen.load(path, asked)
     except OSError as error:  # it went away between the two
         raise unreadable(path, error) from error
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # what is wrong with it is said when it is read
+        return False
+
+
+def _walk(folder: Path, asked: Asked, source: str | None = None) -> list[Loaded]:
+    """Return what the files below a folder hold, with a word on those that were left aside; nothing of native logs."""
+    found: list[Loaded] = []
+    aside: list[tuple[Path, str]] = []
+    for path in files_in(folder):
+        try:
+            chosen = recognise(path, source)
+            if isinstance(chosen, Native):
+                aside.append((path, "a log of Headway: give its folder"))
+            else:
+                found += chosen.load(path, asked)
+        except SourceError as error:
+            aside.append((path, "no source knows it" if error.slug == "unknown-source" else why_not(error)))
+        except OSError as error:
+            aside.append((path, reason(error)))
+    if found and (said := left_aside(aside, folder)):
+        found[0] = replace(found[0], warnings=(*found[0].warnings, said))
+    return found
 
 
 def _shown(item: Loaded | Opened | None) -> bool:

@@ -16,8 +16,6 @@ MAX_LINE: Final = 1 << 20
 """A longer line is no event and is passed over [bytes]."""
 MAX_UNPACKED: Final = 64 << 30
 """So much of a gzip is unpacked at most [bytes]."""
-BROKEN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
-"""What reading a gzip raises where it is torn or damaged."""
 _GZIP: Final = b"\x1f\x8b"
 HEAD: Final = 1 << 16
 """How much of a file is looked at to recognise it [bytes]."""
@@ -75,13 +73,21 @@ def head(path: Path) -> bytes:
         OSError: It cannot be read, or is no regular file.
     """
     data = b""
-    with plain(path) as file, suppress(*BROKEN):
+    with plain(path) as file, suppress(TornError):
         while len(data) < HEAD and (piece := file.read1(HEAD - len(data))):
             data += piece
     if data:
         return data
     with regular(path) as fd:
         return os.pread(fd, HEAD, 0)
+
+
+class TornError(OSError):
+    """A gzip is torn or damaged: what came before can be read, and nothing after."""
+
+
+BROKEN: Final = (TornError,)
+"""What reading a gzip raises where it is torn or damaged."""
 
 
 class TooLargeError(OSError):
@@ -92,8 +98,8 @@ class TooLargeError(OSError):
 def plain(path: Path) -> Iterator[io.BufferedReader[Any]]:
     """Open a regular file for reading, and yield what is in it: unpacked where it is gzip.
 
-    A read beyond `MAX_UNPACKED` of what is unpacked raises `TooLargeError`; in a torn or broken gzip
-    one of `BROKEN`, where it breaks.
+    A read beyond `MAX_UNPACKED` of what is unpacked raises `TooLargeError`, and one of a torn or
+    damaged gzip `TornError`, where it breaks.
 
     Raises:
         OSError: It cannot be opened, or is no regular file.
@@ -122,7 +128,10 @@ class _Limited(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._unpacked.read(len(buffer))
+        try:
+            data = self._unpacked.read1(len(buffer))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise TornError(f"its gzip is torn or damaged after {self._n_bytes} bytes unpacked") from error
         self._n_bytes += len(data)
         if self._n_bytes > MAX_UNPACKED:
             raise TooLargeError(f"it unpacks to more than {MAX_UNPACKED >> 30} GiB")
@@ -133,7 +142,7 @@ class _Limited(io.RawIOBase):
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the number and the bytes of each line, counted from 1; of an overlong one its beginning.
 
-    A gzip is unpacked; one that is torn or broken ends where it breaks, with one of `BROKEN`.
+    A gzip is unpacked; one that is torn or damaged ends where it breaks, with `TornError`.
 
     Raises:
         OSError: It cannot be read, or is no regular file.

@@ -1,0 +1,156 @@
+"""A folder of logs: each file read by the source that knows it, and what belongs to one run put together."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headway.errors import HeadwayError
+from headway.ledger.history import Process, Run
+from headway.sources.asked import Loaded
+from headway.sources.text import clean
+
+MAX_FILES: Final = 10_000
+"""More files than that are no folder of logs."""
+MAX_DEPTH: Final = 8
+_SAID: Final = 5
+_DIGITS: Final = re.compile(r"\d+")
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """Yield the regular files below a folder in the order of their names.
+
+    Links are not followed, hidden names are passed over, and at most `MAX_FILES` files are looked
+    at, `MAX_DEPTH` folders deep.
+    """
+    left = MAX_FILES
+
+    def below(place: Path, depth: int) -> Iterator[Path]:
+        nonlocal left
+        try:
+            entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+        except OSError:
+            return
+        for entry in entries:
+            if left <= 0 or entry.name.startswith("."):
+                continue
+            if entry.is_file(follow_symlinks=False):
+                left -= 1
+                yield Path(entry.path)
+            elif entry.is_dir(follow_symlinks=False) and depth < MAX_DEPTH:
+                yield from below(Path(entry.path), depth + 1)
+
+    yield from below(folder, 0)
+
+
+def together(found: Sequence[Loaded]) -> list[Loaded]:
+    """Return what was found, with the files of one run as one run.
+
+    Ranks that have the run's name are its ranks. Files whose names differ in numbers alone, as
+    those of a job that began again under another number, are attempts of one run where the later
+    goes on with the steps of the earlier.
+    """
+    place = {id(one): number for number, one in enumerate(found)}
+    placed: list[tuple[int, Loaded]] = [(place[id(one)], one) for one in found if not isinstance(one, Run)]
+    runs = sorted((one for one in found if isinstance(one, Run)), key=_kin)
+    for _, kin in groupby(runs, key=lambda run: _kin(run)[:2]):
+        same = [list(group) for _, group in groupby(kin, key=lambda run: run.name)]
+        first = {run.path: place[id(run)] for group in same for run in group}
+        ranked = [(min(first[run.path] for run in group), one) for group in same for one in _ranks(group)]
+        order = {id(one): number for number, one in ranked}
+        placed += [(order.get(id(run), min(order.values())), run) for run in _chains([one for _, one in ranked])]
+    return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _kin(run: Run) -> tuple[str, str, str]:
+    return run.source, _DIGITS.sub("#", run.name), run.name
+
+
+def _ranks(runs: list[Run]) -> list[Run]:
+    """Return runs of one name as one run; where they hold the same rank of the same attempt they are several."""
+    seats = [(process.open.attempt, process.open.rank) for run in runs for process in run.processes]
+    if len(set(seats)) == len(seats):
+        return [_joined(runs) if len(runs) > 1 else runs[0]]
+    return [replace(run, name=f"{run.name} ({clean(Path(run.path).stem)})") for run in runs]
+
+
+def _joined(runs: Sequence[Run]) -> Run:
+    first = runs[0]
+    return replace(
+        first,
+        processes=tuple(process for run in runs for process in run.processes),
+        path=os.path.commonpath([run.path for run in runs]),
+        warnings=tuple(dict.fromkeys(text for run in runs for text in run.warnings)),
+        unknown={factor: why for run in runs for factor, why in run.unknown.items()},
+    )
+
+
+def _chains(runs: Sequence[Run]) -> list[Run]:
+    """Return runs whose names differ in numbers alone, those that go on with one another as attempts of one."""
+    ordered = sorted(runs, key=lambda run: min((p.open.wall_ns for p in run.processes), default=0))
+    chains: list[list[Run]] = []
+    for run in ordered:
+        chain = next((each for each in chains if _goes_on(each[-1], run)), None)
+        if chain is None:
+            chains.append([run])
+        else:
+            chain.append(run)
+    return [chain[0] if len(chain) == 1 else _joined(_as_attempts(chain)) for chain in chains]
+
+
+def _goes_on(before: Run, after: Run) -> bool:
+    """Return whether a run is the next attempt of another: later by the clock, and at steps that follow on its own."""
+    if before.unknown or after.unknown or len(before.processes) != len(after.processes):
+        return False
+    steps = [_span_of(run) for run in (before, after)]
+    if None in steps:
+        return False
+    (first, last, ended), (next_first, next_last, _) = steps  # type: ignore[misc]
+    began = min(process.open.wall_ns for process in after.processes)
+    return first < next_first <= last + 1 <= next_last + 1 and began >= ended
+
+
+def _span_of(run: Run) -> tuple[int, int, int] | None:
+    """Return a run's first and last step, and when that ended on the wall clock [ns]."""
+    rows = [(process, process.rows) for process in run.processes if len(process.rows)]
+    if not rows:
+        return None
+    end = max(_wall_ns(process, int(found.end.max())) for process, found in rows)
+    return min(int(found.step.min()) for _, found in rows), max(int(found.step.max()) for _, found in rows), end
+
+
+def _wall_ns(process: Process, mono_ns: int) -> int:
+    return process.open.wall_ns + mono_ns - process.open.mono_ns
+
+
+def _as_attempts(chain: Sequence[Run]) -> list[Run]:
+    """Return runs with attempts that tell them apart, in their order."""
+    renamed = []
+    for place, run in enumerate(chain):
+        processes = tuple(
+            replace(process, open=msgspec.structs.replace(process.open, attempt=f"{place:03d}-{process.open.attempt}"))
+            for process in run.processes
+        )
+        renamed.append(replace(run, processes=processes))
+    return renamed
+
+
+def left_aside(reasons: Sequence[tuple[Path, str]], folder: Path) -> str:
+    """Return which files of a folder were not read, and why, in a sentence; empty where all were."""
+    if not reasons:
+        return ""
+    named = ", ".join(f"{clean(str(path.relative_to(folder)))} ({why})" for path, why in reasons[:_SAID])
+    more = f" and {len(reasons) - _SAID} more" if len(reasons) > _SAID else ""
+    return f"{len(reasons)} files of {clean(str(folder), 4096)} were left aside: {named}{more}"
+
+
+def why_not(error: HeadwayError) -> str:
+    """Return in few words why a file could not be read."""
+    return error.what.rpartition(": ")[2]

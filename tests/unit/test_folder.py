@@ -1,0 +1,66 @@
+"""A folder of logs of others: what is read, what is put together, and what is left aside."""
+
+import gzip
+import json
+
+import pytest
+
+from headway.errors import SourceError
+from headway.sources import load, load_all
+
+
+def mllog(seconds, status="success"):
+    keys = ["init_start", "run_start", "block_start", "block_stop", "run_stop"]
+    lines = [
+        {"key": key, "time_ms": 1_700_000_000_000 + 1000 * (seconds + n), "metadata": {"status": status}}
+        for n, key in enumerate(keys)
+    ]
+    return "".join(f":::MLLOG {json.dumps(line)}\n" for line in lines)
+
+
+def test_each_file_is_read_and_what_nobody_knows_is_said(tmp_path):
+    (tmp_path / "result_0.txt").write_text(mllog(0))
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "result_1.txt").write_text(mllog(100))
+    (tmp_path / "notes.md").write_text("what we did\n")
+    (tmp_path / "empty.log").write_text("")
+    (tmp_path / ".hidden").write_text(mllog(0))
+    first, second = load(tmp_path)
+    assert [run.name for run in (first, second)] == ["result_0", "result_1"]
+    (said,) = [text for run in (first, second) for text in run.warnings if "left aside" in text]
+    assert "2 files" in said
+    assert "notes.md (no source knows it)" in said
+    assert "empty.log (it is empty)" in said
+
+
+def test_links_out_of_the_folder_are_not_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text(mllog(0))
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "log.txt").write_text(mllog(0))
+    (inside / "folder").symlink_to(outside)
+    (inside / "file.txt").symlink_to(outside / "secret.txt")
+    assert [run.path for run in load(inside)] == [str(inside / "log.txt")]
+
+
+def test_a_folder_of_nothing_says_what_was_tried(tmp_path):
+    (tmp_path / "a.txt").write_text("prose\n")
+    with pytest.raises(SourceError, match=r"mlperf.*\[no-runs\]"):
+        load(tmp_path)
+
+
+def test_a_packed_log_is_read_and_a_torn_one_says_so(tmp_path):
+    packed = gzip.compress(mllog(0).encode() * 50)
+    (tmp_path / "log.gz").write_bytes(packed)
+    assert [run.source for run in load(tmp_path / "log.gz")] == ["mlperf"]
+    (tmp_path / "torn.gz").write_bytes(packed[:-20])
+    with pytest.raises(SourceError, match=r"torn or damaged after \d+ bytes"):
+        load(tmp_path / "torn.gz")
+
+
+def test_paths_keep_their_order(tmp_path):
+    for name, seconds in (("b", 0), ("a", 50), ("c", 20)):
+        (tmp_path / name).write_text(mllog(seconds))
+    assert [run.name for run in load_all([tmp_path / name for name in "bac"])] == ["b", "a", "c"]
