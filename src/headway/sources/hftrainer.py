@@ -1,0 +1,336 @@
+"""States of the Hugging Face Trainer, ``trainer_state.json``: steps, evaluations, and no clock."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.errors import SourceError
+from headway.events import AnyEvent, Close, Open, Span
+from headway.ledger.history import Process, Rows, Run
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.columns import BOUND
+from headway.sources.text import Complaints, clean
+
+MOST_STEPS: Final = 1 << 23
+"""A state that counts more steps is damage: each becomes a row."""
+_PIECE: Final = 1 << 18
+_LONGEST: Final = 1 << 24
+"""No value beside the history is longer [characters]."""
+_MARK: Final = re.compile(rb'"log_history"\s*:\s*\[')
+_START: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
+_NO_TIMES: Final = (
+    "the file says how long evaluations took and not how long steps did; "
+    "only the state saved after the training ended has a train_runtime"
+)
+_RESUMED: Final = (
+    "its evaluations took longer than its train_runtime: the training was resumed, and train_runtime is of its last "
+    "part alone"
+)
+
+
+class HFTrainer:
+    """The source of trainer states."""
+
+    name = "hftrainer"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no trainer state, or None when it is one."""
+        if path.is_dir():
+            return "it is a folder and not a trainer_state.json"
+        return None if _START.match(head) and _MARK.search(head) else "it is no JSON with a log_history"
+
+    def load(self, path: Path, asked: Asked) -> list[Run]:
+        """Return the run of a state.
+
+        Raises:
+            SourceError: It tells of no step.
+        """
+        state = read(path)
+        shown = clean(str(path), 4096)
+        if state.steps > MOST_STEPS:
+            raise SourceError(
+                f"Cannot read {shown}: its {state.steps} steps are more than {MOST_STEPS}",
+                "Give the file as the trainer wrote it",
+                "no-runs",
+                path=shown,
+            )
+        if not state.steps and not any(session.evaluations for session in state.sessions):
+            raise SourceError(
+                f"Cannot read {shown}: it tells of no step and no evaluation",
+                "Give a trainer_state.json of a training that has begun",
+                "no-runs",
+                path=shown,
+            )
+        stem = path.parent.name if path.stem == "trainer_state" else path.stem
+        return [_run(clean(stem), shown, state, asked.devices)]
+
+
+@dataclass
+class Session:
+    """What one call of ``train`` did.
+
+    Attributes:
+        evaluations: Of each, after which step it came and how long it took [ns].
+        last: Its last step.
+        runtime_ns: How long it took in all [ns]; None where the state was saved before it ended.
+    """
+
+    evaluations: list[tuple[int, int]] = field(default_factory=list)
+    last: int = 0
+    runtime_ns: int | None = None
+
+
+@dataclass
+class State:
+    """What a file says.
+
+    Attributes:
+        sessions: In their order; at least one.
+        steps: The number of its last step.
+        planned: How many steps were planned; 0 where it does not say.
+        told_ns: All lengths of time that it tells, added up [ns].
+        warnings: What could not be read, a sentence each.
+    """
+
+    sessions: list[Session]
+    steps: int = 0
+    planned: int = 0
+    told_ns: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def read(path: Path) -> State:
+    """Return what a state says; one that breaks off as far as it goes.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    bad = Complaints(clean(path.name), "entry")
+    state = State([Session()])
+    cut = ""
+    with files.plain(path) as file:
+        document = _Document(file)
+        try:
+            for key, value in document.members():
+                _take(state, key, value, bad)
+        except (ValueError, RecursionError, *files.BROKEN):
+            cut = (
+                f"{clean(path.name)}: the JSON breaks off or is damaged in line {document.line}; what is before counts"
+            )
+    # What a trainer does after train() ends, such as a last evaluation, belongs to the training that ended.
+    if len(state.sessions) > 1 and state.sessions[-1].last <= state.sessions[-2].last:
+        late = state.sessions.pop()
+        state.sessions[-1].evaluations += late.evaluations
+        if late.evaluations and (runtime := state.sessions[-1].runtime_ns) is not None:
+            state.sessions[-1].runtime_ns = runtime + sum(ns for _, ns in late.evaluations)
+    logged = state.sessions[-1].last
+    if 0 < state.steps < logged:
+        bad.add("beyond its global_step, and counts", logged)
+    state.steps = max(state.steps, logged)
+    state.sessions[-1].last = state.steps
+    state.warnings = (*bad.sentences(), *([cut] if cut else []))
+    return state
+
+
+def _take(state: State, key: str, value: Any, bad: Complaints) -> None:
+    if key == "log_history":
+        number, entry = value
+        if isinstance(entry, dict):
+            _take_entry(state, number, entry, bad)
+        else:
+            bad.add("no object, passed over", number)
+    elif key in {"global_step", "max_steps"} and value is not None:
+        count = _step(value)
+        if count is None:
+            bad.add(f"no count of steps, passed over: its {key}", 0)
+        elif key == "global_step":
+            state.steps = count
+        else:
+            state.planned = count
+
+
+def _take_entry(state: State, number: int, entry: dict[str, Any], bad: Complaints) -> None:
+    session = state.sessions[-1]
+    step = _step(entry.get("step"))
+    if step is None:
+        bad.add("without a step that can be, passed over", number)
+        return
+    if step < session.last:
+        bad.add("of a step before the entry above it", number)
+    session.last = max(session.last, step)
+    for name, value in entry.items():
+        if not name.endswith("_runtime"):
+            continue
+        length = _ns(value)
+        if length is None or state.told_ns + length >= BOUND:
+            bad.add("with a runtime that cannot be, left out", number, f"{name} {str(value)[:40]}")
+            continue
+        state.told_ns += length
+        if name == "train_runtime":
+            session.runtime_ns = length
+            state.sessions.append(Session(last=session.last))
+        else:
+            session.evaluations.append((step, length))
+
+
+def _step(value: object) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < BOUND
+    return value if good and isinstance(value, int) else None
+
+
+def _ns(value: object) -> int | None:
+    """Return seconds as nanoseconds [ns]; None where they are no length of time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < BOUND // NS_PER_S:
+        return None
+    return round(value * NS_PER_S) if math.isfinite(value) else None
+
+
+def _run(name: str, path: str, state: State, devices: int | None) -> Run:
+    warnings = list(state.warnings)
+    if devices is None:
+        warnings.append("the number of devices is not in a trainer state and 1 is counted; give it with --devices")
+    sessions = state.sessions
+    within = [sum(ns for _, ns in session.evaluations) for session in sessions]
+    unknown = {}
+    if any(session.runtime_ns is None for session in sessions):
+        unknown["R"] = _NO_TIMES
+    elif any(taken > (session.runtime_ns or 0) for session, taken in zip(sessions, within, strict=True)):
+        unknown["R"] = _RESUMED
+    else:
+        warnings.append(
+            "each step takes the mean, train_runtime less the evaluations: no step has a time of its own, and what "
+            "else the trainer did, such as saving, is in the steps"
+        )
+    if not (sessions[-1].runtime_ns is not None or state.steps >= state.planned > 0):
+        of = f" of {state.planned}" if state.planned else ""
+        warnings.append(f"the state was saved at step {state.steps}{of}: what came after is not in it")
+    processes = []
+    begin = first = 0
+    for number, session in enumerate(sessions):
+        opened = Open(
+            wall_ns=begin, mono_ns=begin, run=name, attempt=f"a{number:03d}", devices=devices or 1, phases=(),
+            rows="block",
+        )  # fmt: skip
+        known = None if unknown else session.runtime_ns
+        process = _process(opened, session, first, 0 if known is None else known - within[number])
+        processes.append(process)
+        begin, first = process.events[-1].at, session.last  # type: ignore[union-attr]
+    return Run(name, HFTrainer.name, tuple(processes), path, tuple(warnings), unknown)
+
+
+def _process(opened: Open, session: Session, first: int, stepping_ns: int) -> Process:
+    """Return a session whose steps take so long in all, laid end to end with its evaluations [ns]."""
+    n_steps = max(0, session.last - first)
+    evaluations = sorted(session.evaluations, key=lambda one: one[0])
+    after = np.array([step for step, _ in evaluations], np.int64)
+    spent = np.concatenate([[0], np.cumsum([ns for _, ns in evaluations], dtype=np.int64)]).astype(np.int64)
+    each, more = divmod(stepping_ns, n_steps or 1)
+
+    def stepped(done: Any) -> Any:
+        return opened.mono_ns + each * done + np.minimum(done, more)
+
+    done = np.arange(n_steps + 1, dtype=np.int64)
+    step = done[1:] + first
+    moved = spent[np.searchsorted(after, step, "left")]
+    events: list[AnyEvent] = []
+    for place, (at, ns) in enumerate(evaluations):
+        start = int(stepped(min(max(at - first, 0), n_steps))) + int(spent[place])
+        events.append(Span(category="evaluation", start=start, end=start + ns))
+    end = int(stepped(n_steps)) + int(spent[-1])
+    events.append(Close(at=end, reason="released"))
+    return Process(opened, tuple(events), Rows(step, stepped(done[:-1]) + moved, stepped(done[1:]) + moved))
+
+
+class _Document:
+    """A JSON object read piece by piece, so that its history is never whole in memory."""
+
+    def __init__(self, file: io.BufferedReader[Any]) -> None:
+        self._file = file
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
+        self._json = json.JSONDecoder()
+        self._text = ""
+        self._at = 0
+        self._ended = False
+        self._passed = 1
+
+    @property
+    def line(self) -> int:
+        """The number of the line it is read to."""
+        return self._passed + self._text.count("\n", 0, self._at)
+
+    def members(self) -> Iterator[tuple[str, Any]]:
+        """Yield each key with its value; of ``log_history`` each entry with its number, from 1.
+
+        Raises:
+            ValueError: It is no JSON object, or breaks off.
+        """
+        self._expect("{")
+        while self._peek() != "}":
+            key = self._value()
+            self._expect(":")
+            if key == "log_history" and self._peek() == "[":
+                yield from (("log_history", one) for one in enumerate(self._items(), 1))
+            else:
+                yield str(key), self._value()
+            if self._peek() != "}":
+                self._expect(",")
+
+    def _items(self) -> Iterator[Any]:
+        self._expect("[")
+        while self._peek() != "]":
+            yield self._value()
+            if self._peek() != "]":
+                self._expect(",")
+        self._expect("]")
+
+    def _more(self, size: int = _PIECE) -> None:
+        """Read on; what was used of the text is let go."""
+        self._passed += self._text.count("\n", 0, self._at)
+        data = self._file.read(size)
+        self._ended = not data
+        self._text = self._text[self._at :] + self._decode(data, final=not data)
+        self._at = 0
+
+    def _peek(self) -> str:
+        """Return the next character that is no blank; nothing at the end."""
+        while True:
+            while self._at < len(self._text):
+                if not self._text[self._at].isspace():
+                    return self._text[self._at]
+                self._at += 1
+            if self._ended:
+                return ""
+            self._more()
+
+    def _expect(self, mark: str) -> None:
+        if self._peek() != mark:
+            raise ValueError(f"no {mark}")
+        self._at += 1
+
+    def _value(self) -> Any:
+        self._peek()
+        while True:
+            try:
+                value, end = self._json.raw_decode(self._text, self._at)
+            except ValueError:
+                if self._ended or len(self._text) - self._at > _LONGEST:
+                    raise
+            else:
+                if end < len(self._text) or self._ended:  # a number at the end may go on
+                    self._at = end
+                    return value
+            self._more(max(_PIECE, len(self._text) - self._at))
