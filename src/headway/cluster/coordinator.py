@@ -6,6 +6,7 @@ been heard for the time of a heartbeat.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -73,6 +74,7 @@ class Coordinator:
     def __init__(self, config: ClusterConfig, watch: Callable[[], None] = lambda: None) -> None:
         self._config = config
         self._token = secrets.token_hex(32)
+        self._pid = os.getpid()
         self.watch = watch
         self.lost: dict[str, str] = {}
         self.generation = -1
@@ -189,7 +191,9 @@ class Coordinator:
         self._all_there(seats)
 
     def close(self) -> None:
-        """End all workers and close the port; a second call does nothing."""
+        """End all workers and close the port; a second call does nothing, nor one in a forked child."""
+        if os.getpid() != self._pid:
+            return
         for addr in self.hub.connected():
             self.stop(addr)
         self.launcher.close()
