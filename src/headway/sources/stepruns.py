@@ -1,0 +1,469 @@
+"""Runs from the step lines and marks of a training log; `headway.sources.steplines` has the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.errors import SourceError
+from headway.events import AnyEvent, Close, Notice, Open, Restored, Saved, Span
+from headway.ledger.history import Process, Rows, Run
+from headway.sources.text import clean
+from headway.units import show_seconds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headway.sources.asked import Asked
+    from headway.sources.steplines import StepLines
+
+    Ints = NDArray[np.int64]
+
+UNKNOWN: Final = -(1 << 62)
+"""A time or a length that nobody says."""
+EXPANDED: Final = 1 << 22
+"""Lines that stand for several steps are made that many rows at most; beyond it each line is one."""
+BOUND_PER: Final = 1 << 60
+"""The steps of one line take no longer [ns]."""
+_HOUR_NS: Final = 3600 * NS_PER_S
+_NO_CLOCK: Final = "the log has no clock: what passed between its steps is not known"
+_WORST: Final = ("finished", "released", "failed", "signal", "preempted")
+
+
+@dataclass(slots=True)
+class Mark:
+    """One thing a line says beside steps.
+
+    Attributes:
+        kind: ``span``, ``saved``, ``restored``, ``banner`` or ``close``.
+        line: Its line's number.
+        at: When [ns since the Unix epoch]; of a line without a time that of the one before it, or `UNKNOWN`.
+        timed: Whether the line itself has a time.
+        name: The category of a span, the reason of a close.
+        step: The step of a save or a restore.
+        took: How long a span took [ns], or `UNKNOWN`.
+    """
+
+    kind: str
+    line: int
+    name: str = ""
+    step: int = 0
+    took: int = UNKNOWN
+    at: int = UNKNOWN
+    timed: bool = False
+
+
+@dataclass(eq=False)
+class Lines:
+    """Step lines in their order, as columns, each ``(n,)`` int64.
+
+    Attributes:
+        line, step, at, took, count: As `headway.sources.steplines.StepLines.step` says, `UNKNOWN` for None.
+        waits: By phase [ns], of one step.
+        clocked: Whether they have times; else the file's order is theirs.
+        shifts: From which line on times were moved by an hour, where a clock was set back.
+    """
+
+    line: Ints
+    step: Ints
+    at: Ints
+    took: Ints
+    count: Ints
+    waits: dict[str, Ints]
+    clocked: bool
+    shift_from: int | None = None
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.step)
+
+    def take(self, which: NDArray[np.generic]) -> Lines:
+        """Return some of them: by place, or by a mask."""
+        columns = (self.line, self.step, self.at, self.took, self.count)
+        waits = {name: values[which] for name, values in self.waits.items()}
+        return Lines(*(values[which] for values in columns), waits, self.clocked, self.shift_from)
+
+
+@dataclass
+class _Attempt:
+    """Where an attempt's lines are, and its marks."""
+
+    first: int
+    last: int
+    marks: list[Mark] = field(default_factory=list)
+    start: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    end: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def build(
+    log: StepLines,
+    name: str,
+    asked: Asked,
+    *,
+    devices: int | None,
+    accelerator: str | None,
+    rows: str | None,
+) -> Run:
+    """Return the run that a log's lines make; see `headway.sources.steplines.StepLines.run`."""
+    return _Building(log, list(log.warnings)).run(clean(name), asked, devices, accelerator, rows)
+
+
+@dataclass
+class _Building:
+    log: StepLines
+    warnings: list[str]
+
+    def run(self, name: str, asked: Asked, devices: int | None, accelerator: str | None, rows: str | None) -> Run:
+        if not len(self.log):
+            raise SourceError(
+                f"Cannot read {clean(str(self.log.path), 4096)}: no line in it tells of a step that can be used",
+                "Give the whole log",
+                "no-runs",
+                path=str(self.log.path),
+            )
+        count = asked.devices or devices
+        if count is None:
+            self.warnings.append("the number of devices is not in the log and 1 is counted; give it with --devices")
+        lines = self._ordered(self._one_rank(self._columns()))
+        marks = self._placed_marks(lines)
+        lines, attempts = self._attempts(lines, marks)
+        lines.count = self._counts(lines, attempts)
+        kind = rows or ("step" if len(lines) == 0 or int(lines.count.max()) == 1 else "block")
+        (self._by_clock if lines.clocked else self._end_to_end)(lines, attempts)
+        expand = int(np.minimum(lines.count, EXPANDED + 1).sum()) <= EXPANDED
+        if not expand:
+            self.warnings.append(f"its lines stand for more than {EXPANDED} steps: each line is counted as one step")
+        processes = []
+        for number, attempt in enumerate(attempts):
+            opened = Open(
+                wall_ns=0, mono_ns=0, run=name, attempt=f"a{number:03d}", devices=count or 1,
+                accelerator=None if accelerator is None else clean(accelerator), phases=(), rows=kind,
+            )  # fmt: skip
+            processes.append(self._process(lines, attempt, opened, expand=expand, last=number == len(attempts) - 1))
+        unknown = {} if lines.clocked else {"R": _NO_CLOCK}
+        path = clean(str(self.log.path), 4096)
+        self.warnings += [*self.log.bad.sentences(), *self._zones(lines)]
+        return Run(name, self.log.source, tuple(processes), path, tuple(self.warnings), unknown)
+
+    def _columns(self) -> tuple[Lines, Ints]:
+        found = {name: np.frombuffer(values, np.int64) for name, values in self.log.columns.items()}
+        n = len(found["step"])
+        waits = {}
+        for name, values in self.log.waits.items():
+            waits[name] = np.zeros(n, np.int64)
+            waits[name][: len(values)] = np.frombuffer(values, np.int64)
+        clocked = bool((found["at"] != UNKNOWN).any())
+        columns = (found["line"], found["step"], found["at"], found["took"], found["count"])
+        return Lines(*columns, waits, clocked), found["rank"]
+
+    def _one_rank(self, found: tuple[Lines, Ints]) -> Lines:
+        """Return the lines of the rank that says most."""
+        lines, rank = found
+        names, counts = np.unique(rank, return_counts=True)
+        if len(names) > 1:
+            chosen = int(names[np.argmax(counts)])
+            who = f"rank {chosen}" if chosen >= 0 else "lines without a rank"
+            self.warnings.append(f"steps are told by {len(names)} ranks; only {who} is counted, which tells most")
+            lines = lines.take(rank == chosen)
+        return lines
+
+    def _ordered(self, lines: Lines) -> Lines:
+        """Return the lines in order, each once."""
+        if lines.clocked:
+            self._fill(lines)
+            self._unfold(lines)
+            lines = lines.take(np.lexsort((lines.line, lines.step, lines.at)))
+        same = (np.diff(lines.step) == 0) & (np.diff(lines.at) == 0) & (np.diff(lines.took) == 0)
+        return lines.take(np.concatenate([[True], ~same]))
+
+    def _fill(self, lines: Lines) -> None:
+        """Give lines without a time that of the line before, if others have one."""
+        missing = lines.at == UNKNOWN
+        if missing.any():
+            places = np.where(missing, -1, np.arange(len(lines)))
+            before = np.maximum.accumulate(places)
+            lines.at = lines.at[np.where(before < 0, int(np.argmin(missing)), before)]
+            for number in lines.line[missing][:3].tolist():
+                self.log.bad.add("a step without a time among others that have one, counted with no length", number)
+            if (more := int(missing.sum()) - 3) > 0:
+                what = "a step without a time among others that have one, counted with no length"
+                self.log.bad.add(what, "…", count=more)
+
+    def _unfold(self, lines: Lines) -> None:
+        """Undo that a clock without a zone was set back by an hour while the steps went on."""
+        back = np.flatnonzero(np.diff(lines.at) < 0)
+        if len(back) != 1 or not self.log.n_local or self.log.n_zoned:
+            return
+        at = int(back[0])
+        jump = int(lines.at[at] - lines.at[at + 1])
+        if 0 < jump <= _HOUR_NS and lines.step[at + 1] > lines.step[at]:
+            lines.at = lines.at.copy()
+            lines.at[at + 1 :] += _HOUR_NS
+            lines.shift_from = int(lines.line[at + 1])
+            self.warnings.append(
+                f"times go back by {show_seconds(jump / NS_PER_S)} in line {lines.shift_from} while the steps go on: "
+                "the clock is taken to have been set back by 1 h there, as at the end of summer time"
+            )
+
+    def _placed_marks(self, lines: Lines) -> list[Mark]:
+        """Return the marks in order."""
+        marks = self.log.marks
+        if not lines.clocked:
+            return sorted(marks, key=lambda mark: mark.line)
+        first = int(lines.at[0]) if self.log.earliest is None else self.log.earliest
+        for mark in marks:
+            if mark.at == UNKNOWN:
+                mark.at = first
+            elif lines.shift_from is not None and mark.line >= lines.shift_from:
+                mark.at += _HOUR_NS
+        if lines.shift_from is not None and self.log.latest is not None:
+            self.log.latest = max(self.log.latest, int(lines.at[-1]))
+        return sorted(marks, key=lambda mark: (mark.at, mark.line))
+
+    def _attempts(self, lines: Lines, marks: Sequence[Mark]) -> tuple[Lines, list[_Attempt]]:
+        """Return the lines without repeated ones, and the attempts."""
+        before = _before(lines, marks)
+        n = len(lines)
+        begun = {place for mark, place in zip(marks, before, strict=True) if mark.kind in {"banner", "restored"}}
+        again = np.concatenate([[False], np.diff(lines.step) == 0])
+        if lines.clocked:
+            apart = np.diff(lines.at, prepend=lines.at[:1])
+            again &= (apart == 0) | ((lines.took > 0) & (apart < lines.took // 2))
+        again[sorted(place for place in begun if place < n)] = False
+        if again.any():
+            numbers = lines.line[again]
+            self.log.bad.add("a step told again, left out", int(numbers[0]), count=len(numbers))
+            before = [place - int(again[:place].sum()) for place in before]
+            begun = {place - int(again[:place].sum()) for place in begun}
+            lines = lines.take(~again)
+            n = len(lines)
+        back = set((np.flatnonzero(np.diff(lines.step) <= 0) + 1).tolist())
+        starts = sorted({0} | back | {place for place in begun if place and (place < n or lines.clocked)})
+        attempts = [_Attempt(first, last) for first, last in zip(starts, [*starts[1:], n], strict=True)]
+        self._hand_out(marks, before, attempts)
+        if len(attempts) > 1 and not begun - {0}:
+            self.warnings.append(
+                f"{len(attempts)} attempts are in the log, told apart by step numbers that go back; it does not say "
+                "from which step each continued, so that all from its first on count as done again"
+            )
+        return lines, attempts
+
+    def _hand_out(self, marks: Sequence[Mark], before: Sequence[int], attempts: list[_Attempt]) -> None:
+        """Give each mark to its attempt: between two, to the next from the first sign of it on."""
+        firsts = {attempt.first: index for index, attempt in enumerate(attempts)}
+        place_of = np.array([attempt.first for attempt in attempts])
+        gap, started = -1, False
+        for mark, place in zip(marks, before, strict=True):
+            if place != gap:
+                gap, started = place, False
+            started = started or mark.kind in {"banner", "restored"}
+            index = int(np.searchsorted(place_of, place, "right")) - 1
+            if place in firsts and place and not started:
+                index = firsts[place] - 1
+            attempts[max(index, 0)].marks.append(mark)
+
+    def _counts(self, lines: Lines, attempts: Sequence[_Attempt]) -> Ints:
+        """Return how many steps each line stands for."""
+        given = lines.count > 0
+        apart = np.diff(lines.step, prepend=lines.step[:1])
+        inside = np.ones(len(lines), bool)
+        inside[[attempt.first for attempt in attempts if attempt.first < len(lines)]] = False
+        usual = self.log.usual or _usual(apart[inside])
+        # What was not timed reaches from line to line, whatever lies between.
+        counts = np.where(lines.took == UNKNOWN, apart, np.minimum(apart, usual))
+        for attempt in attempts:
+            if attempt.first < attempt.last:
+                counts[attempt.first] = self._first_count(int(lines.step[attempt.first]), attempt, usual)
+        lost = inside & ~given & (apart > counts)
+        if lost.any():
+            where = int(lines.line[lost][0])
+            n_lost = int((apart - counts)[lost].sum())
+            self.log.bad.add(f"after steps that are missing, {n_lost} in all, left out", where, count=int(lost.sum()))
+        return np.where(given, lines.count, np.maximum(counts, 1))
+
+    def _first_count(self, step: int, attempt: _Attempt, usual: int) -> int:
+        begun = [mark.step for mark in attempt.marks if mark.kind == "restored" and mark.step < step]
+        since = begun[-1] if begun else self.log.first - 1
+        return max(1, min(usual, step - since))
+
+    def _by_clock(self, lines: Lines, attempts: Sequence[_Attempt]) -> None:
+        """Place each line's steps before its time, and not before the line before."""
+        total = np.where(lines.took > BOUND_PER // lines.count, BOUND_PER, lines.took * lines.count)
+        timed = lines.took != UNKNOWN
+        begin = np.concatenate([[0], lines.at[:-1]])
+        early = np.where(timed, lines.at - total, begin)
+        start = np.maximum(early, begin)
+        firsts = [attempt.first for attempt in attempts if attempt.first < attempt.last]
+        for first in firsts:
+            if not timed[first]:
+                start[first] = lines.at[first]
+                self.warnings.append(
+                    f"what the steps of line {int(lines.line[first])} took is not known, nothing before it tells when "
+                    "they began: it is in the startup"
+                )
+        self._say_longer(lines, early, start, total)
+        gaps = np.diff(lines.at) - (lines.at - start)[1:]
+        summer = (gaps > _HOUR_NS - 60 * NS_PER_S) & (gaps < _HOUR_NS + 60 * NS_PER_S)
+        if self.log.n_local and summer.any():
+            where = int(lines.line[1:][summer][0])
+            self.warnings.append(
+                f"about 1 h passed before line {where} with no step: it may be a clock without a zone that was set "
+                "forward, as at the beginning of summer time; it is counted as time"
+            )
+        for attempt in attempts:
+            attempt.start, attempt.end = start[attempt.first : attempt.last], lines.at[attempt.first : attempt.last]
+
+    def _say_longer(self, lines: Lines, early: Ints, start: Ints, total: Ints) -> None:
+        """Warn of steps that are said to be longer than the time since the line before."""
+        over = start - early
+        longer = (lines.took != UNKNOWN) & (over > total // 20)
+        if longer.any():
+            amount = show_seconds(float(over[longer].sum()) / NS_PER_S)
+            self.warnings.append(
+                f"{int(longer.sum())} lines say that their steps took longer than the time since the line before, "
+                f"{amount} in all; first in line {int(lines.line[longer][0])}. The clock counts: such lengths are "
+                "means over earlier steps"
+            )
+
+    def _end_to_end(self, lines: Lines, attempts: Sequence[_Attempt]) -> None:
+        """Lay steps and spans one after the other, from 0, in the order of the file."""
+        if (untimed := int((lines.took == UNKNOWN).sum())) > 0:
+            self.warnings.append(f"{untimed} lines tell of steps without time or length: they have no length")
+        took = np.where(lines.took == UNKNOWN, 0, lines.took)
+        lengths = np.where(took > BOUND_PER // lines.count, BOUND_PER, took * lines.count)
+        cursor = 0
+        for attempt in attempts:
+            spans = [mark for mark in attempt.marks if mark.kind == "span" and mark.took != UNKNOWN]
+            own = lengths[attempt.first : attempt.last]
+            numbers = lines.line[attempt.first : attempt.last]
+            places = np.searchsorted(numbers, [mark.line for mark in spans])
+            added = np.zeros(len(own) + 1, np.int64)
+            np.add.at(added, places, np.array([mark.took for mark in spans], np.int64))
+            begin = cursor + np.concatenate([[0], np.cumsum(own)]) + np.cumsum(added)
+            attempt.start, attempt.end = begin[:-1], begin[:-1] + own
+            total = int(begin[-1])
+            ends = np.concatenate([[cursor], attempt.end])
+            after: dict[int, int] = {}
+            for mark in attempt.marks:
+                place = int(np.searchsorted(numbers, mark.line))
+                mark.at = int(ends[place]) + after.get(place, 0)
+                if mark.kind == "span" and mark.took != UNKNOWN:
+                    after[place] = after.get(place, 0) + mark.took
+                    mark.at += mark.took
+                    mark.timed = True
+            cursor = total
+
+    def _process(self, lines: Lines, attempt: _Attempt, opened: Open, *, expand: bool, last: bool) -> Process:
+        moments = [mark.at for mark in attempt.marks if mark.at != UNKNOWN]
+        if len(attempt.start):
+            moments += [int(attempt.start[0]), int(attempt.end[-1])]
+        if lines.clocked and attempt.first == 0 and self.log.earliest is not None:
+            moments.append(self.log.earliest)
+        if lines.clocked and last and self.log.latest is not None:
+            moments.append(self.log.latest)
+        events = list(self._events(lines, attempt))
+        moments += [event.end for event in events if isinstance(event, Span)]
+        begin, end = min(moments, default=0), max(moments, default=0)
+        closes = [mark for mark in attempt.marks if mark.kind == "close" and _is_after(lines, attempt, mark)]
+        if closes:
+            reason = max((mark.name for mark in closes), key=_WORST.index)
+            events.append(Close(at=end, reason=reason))
+        else:
+            events.append(Notice(name="log_end", at=end))
+        rows = _rows(lines, attempt, expand=expand)
+        opened = msgspec.structs.replace(opened, wall_ns=begin, mono_ns=begin)
+        return Process(opened, tuple(events), rows)
+
+    def _events(self, lines: Lines, attempt: _Attempt) -> Iterator[AnyEvent]:
+        first = int(attempt.start[0]) if len(attempt.start) else None
+        gaps: dict[int, list[Mark]] = {}
+        for mark in attempt.marks:
+            if mark.kind == "saved":
+                yield Saved(step=mark.step, at=mark.at)
+            elif mark.kind == "restored":
+                yield Restored(step=mark.step, at=mark.at if first is None else min(mark.at, first))
+            elif mark.kind == "span" and mark.took != UNKNOWN:
+                start = mark.at - mark.took if mark.timed else mark.at
+                yield Span(category=mark.name, start=start, end=start + mark.took)
+            elif mark.kind == "span":
+                gaps.setdefault(_place(lines, attempt, mark), []).append(mark)
+        for place, marks in gaps.items():
+            yield from self._gap(lines, attempt, place, marks)
+
+    def _gap(self, lines: Lines, attempt: _Attempt, place: int, marks: Sequence[Mark]) -> Iterator[Span]:
+        """Yield what no step took before a line, as the span that is said to lie there."""
+        names = sorted({mark.name for mark in marks})
+        n = len(attempt.start)
+        if lines.clocked and place > 0:
+            start = int(attempt.end[place - 1])
+            end = int(attempt.start[place]) if place < n else max(mark.at for mark in marks)
+            if start < end:
+                name = names[0] if len(names) == 1 else "unaccounted"
+                if len(names) > 1:
+                    what = f"where {' and '.join(names)} took one time together, counted as unaccounted"
+                    self.log.bad.add(what, marks[0].line)
+                yield Span(category=name, start=start, end=end)
+                return
+        for name in names:
+            self.log.bad.add(
+                f"where the log does not tell how long {name} took: it is not counted by itself", marks[0].line
+            )
+
+    def _zones(self, lines: Lines) -> Iterator[str]:
+        if lines.clocked and self.log.n_local:
+            which = "some times in the log name no zone" if self.log.n_zoned else "times in the log name no zone"
+            yield f"{which} and are read as UTC"
+
+
+def _before(lines: Lines, marks: Sequence[Mark]) -> list[int]:
+    """Return for each mark how many of the lines come before it."""
+    if not lines.clocked:
+        return np.searchsorted(lines.line, [mark.line for mark in marks]).tolist() if marks else []
+    found = []
+    for mark in marks:
+        low = int(np.searchsorted(lines.at, mark.at, "left"))
+        high = int(np.searchsorted(lines.at, mark.at, "right"))
+        found.append(low + int((lines.line[low:high] < mark.line).sum()))
+    return found
+
+
+def _place(lines: Lines, attempt: _Attempt, mark: Mark) -> int:
+    """Return how many lines of an attempt come before a mark."""
+    (place,) = _before(lines.take(np.arange(attempt.first, attempt.last)), [mark])
+    return place
+
+
+def _is_after(lines: Lines, attempt: _Attempt, mark: Mark) -> bool:
+    return _place(lines, attempt, mark) == attempt.last - attempt.first
+
+
+def _usual(apart: Ints) -> int:
+    """Return the commonest difference, the smallest of several; 1 where there is none."""
+    values, counts = np.unique(apart[apart > 0], return_counts=True)
+    return int(values[np.argmax(counts)]) if len(values) else 1
+
+
+def _rows(lines: Lines, attempt: _Attempt, *, expand: bool) -> Rows:
+    """Return the rows of an attempt: each step of a line one, of equal length."""
+    part = slice(attempt.first, attempt.last)
+    step, count = lines.step[part], lines.count[part]
+    waits = {name: values[part] for name, values in lines.waits.items()}
+    if not len(count) or int(count.max()) == 1:
+        return Rows(step, attempt.start, attempt.end, waits)
+    if not expand:
+        return Rows(step, attempt.start, attempt.end, {name: values * count for name, values in waits.items()})
+    each = np.repeat(np.arange(len(count)), count)
+    nth = np.arange(len(each)) - np.repeat(np.cumsum(count) - count, count)
+    length, rest = np.divmod((attempt.end - attempt.start)[each], count[each])
+    start = attempt.start[each] + length * nth + np.minimum(nth, rest)
+    return Rows(
+        step[each] - count[each] + 1 + nth,
+        start,
+        start + length + (nth < rest),
+        {name: values[each] for name, values in waits.items()},
+    )
