@@ -1,0 +1,209 @@
+"""Tables of clusters and schedulers: a row a job, a node or a cluster, by a mapping of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from headway.errors import SourceError
+from headway.ledger.history import Pool
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.table_jobs import MAX_MILLI, BadCellError, Jobs, fits, label
+from headway.sources.table_mapping import Mapping, read, ready
+from headway.sources.table_records import Records, find_header
+from headway.sources.table_times import MISSING, UNITS_NS, number
+from headway.sources.text import Complaints, clean
+
+_ENDINGS: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_MOST_FILES: Final = 64
+"""Of so many tables in a folder at most; a folder of more is no cluster's."""
+_COUNTS: Final = "it counts causes and has no times, so it is no run and no pool: see docs/sources/table.md"
+
+
+class Table:
+    """The source of tables."""
+
+    name = "table"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no table of a ready mapping, or None when it is one."""
+        if path.is_dir():
+            return None if _tables(path) else "no table in it has the columns of a ready mapping"
+        if find_header(head, ready()) is not None:
+            return None
+        first = head[:4096].decode("utf-8", "replace").lower().split("\n", 3)[:3]
+        if any({"cause", "count"} <= set(line.strip().split(",")) for line in first):
+            return _COUNTS
+        return "its columns are those of no ready mapping; give one of your own with --mapping"
+
+    def load(self, path: Path, asked: Asked) -> list[Pool]:
+        """Return the pools of a table, or of the tables in a folder: nodes go to the jobs of their family."""
+        mappings = ready() if asked.mapping is None else (read(asked.mapping),)
+        paths = (_tables(path) if asked.mapping is None else _named(path)) if path.is_dir() else [path]
+        found = [(mapping, pool) for one in paths for mapping, pool in _load(one, mappings)]
+        pools = [pool for _, pool in _joined(found)]
+        if asked.capacity is not None:
+            pools = [replace(pool, devices=asked.capacity) if pool.totals_ns is None else pool for pool in pools]
+        return pools
+
+
+def _named(folder: Path) -> list[Path]:
+    """Return the files in a folder whose name is a table's."""
+    named = [path for path in folder.iterdir() if path.name.lower().endswith(_ENDINGS) and path.is_file()]
+    return sorted(named) if len(named) <= _MOST_FILES else []
+
+
+def _tables(folder: Path) -> list[Path]:
+    """Return the tables in a folder that have the columns of a ready mapping."""
+    return [path for path in _named(folder) if find_header(files.head(path), ready()) is not None]
+
+
+def _load(path: Path, mappings: Sequence[Mapping]) -> list[tuple[Mapping, Pool]]:
+    found = find_header(files.head(path), mappings)
+    if found is None:
+        raise _unfit(path, mappings)
+    mapping, delimiter, names = found
+    twice = [name for said in mapping.columns.values() for name in said if names.count(name) > 1]
+    if twice:
+        raise _error(path, f"two of its columns are called {clean(twice[0], 60)!r}", "Rename one", "unfit-mapping")
+    bad = Complaints(clean(path.name))
+    records = Records(path, delimiter, bad)
+    make = {"jobs": _jobs, "nodes": _nodes, "totals": _totals}[mapping.kind]
+    pools = make(path, mapping, names, records, bad)
+    last = names[-1] in {name for said in mapping.columns.values() for name in said}
+    more = [records.torn] if records.torn else []
+    if last and not records.whole and not records.torn:
+        more.append("the last line has no line end: where the file was cut, its last field is cut too")
+    pools[0] = replace(pools[0], warnings=(*pools[0].warnings, *more))
+    return [(mapping, pool) for pool in pools]
+
+
+def _jobs(path: Path, mapping: Mapping, names: Sequence[str], records: Records, bad: Complaints) -> list[Pool]:
+    rows = Jobs(mapping, names, bad)
+    jobs = rows.read(records)
+    if not jobs:
+        raise _error(
+            path, f"none of its rows is a job{_first(bad)}", "See that the mapping fits its columns", "no-runs"
+        )
+    notes = [mapping.note] if mapping.note else []
+    return [_pool(path, mapping, jobs=jobs, warnings=(*notes, *rows.sentences()))]
+
+
+def _nodes(path: Path, mapping: Mapping, names: Sequence[str], records: Records, bad: Complaints) -> list[Pool]:
+    at = mapping.places(names)
+    count, n_nodes = 0, 0
+    seen: dict[str, int] = {}
+    for line, row in _rows(records, names, bad, "node"):
+        try:
+            devices = _whole(row[at["devices"]], names[at["devices"]])
+        except ValueError as error:
+            bad.add("no node, left out", line, str(error))
+            continue
+        if "id" in at and seen.setdefault(row[at["id"]], line) != line:
+            bad.add("a node named before, and counts once", line)
+            continue
+        count, n_nodes = count + devices, n_nodes + 1
+    if not count:
+        raise _error(
+            path, f"none of its rows is a node with devices{_first(bad)}", "Give the table of nodes", "no-runs"
+        )
+    notes = [mapping.note] if mapping.note else []
+    alone = (
+        f"{count} devices of {n_nodes} nodes and no jobs: give a folder with both, or the jobs with --capacity {count}"
+    )
+    return [_pool(path, mapping, devices=count, warnings=(*notes, alone, *bad.sentences()))]
+
+
+def _totals(path: Path, mapping: Mapping, names: Sequence[str], records: Records, bad: Complaints) -> list[Pool]:
+    unit_ns = UNITS_NS[mapping.lengths]
+    at = mapping.places(names)["id"]
+    columns = {mapping.states.get(state, state): names.index(column) for state, column in mapping.totals.items()}
+    pools: dict[str, Pool] = {}
+    for line, row in _rows(records, names, bad, "total"):
+        name = label(row[at])
+        try:
+            totals = {state: _total(row[index], names[index], unit_ns) for state, index in columns.items()}
+        except ValueError as error:
+            bad.add("no total, left out", line, f"{name}: {error}" if name else str(error))
+            continue
+        if name in pools and pools[name].totals_ns != totals:
+            bad.add("another total of one name, left out", line, name)
+        pools.setdefault(name, _pool(path, mapping, name=name, totals_ns=totals))
+    if not pools:
+        raise _error(path, f"none of its rows is a total{_first(bad)}", "Give the table of totals", "no-runs")
+    notes = [mapping.note] if mapping.note else []
+    made = [replace(pool, warnings=tuple(notes)) for _, pool in sorted(pools.items())]
+    return [replace(made[0], warnings=(*notes, *bad.sentences())), *made[1:]]
+
+
+def _rows(
+    records: Iterable[tuple[int, list[str]]], names: Sequence[str], bad: Complaints, what: str
+) -> Iterable[tuple[int, list[str]]]:
+    """Yield the rows of the header's width, but not the header."""
+    for line, row in records:
+        if row[0].startswith("#") or [cell.strip() for cell in row[: len(names)]] == list(names):
+            continue
+        if fits(row, len(names)):
+            yield line, row
+        else:
+            bad.add(f"no {what}, left out", line, f"{len(row)} fields, not {len(names)}")
+
+
+def _whole(text: str, column: str) -> int:
+    value = number(text)
+    if value < 0 or value != int(value) or value > MAX_MILLI // 1000:
+        raise BadCellError(column, text, "is no number of devices")
+    return int(value)
+
+
+def _total(text: str, column: str, unit_ns: int) -> int:
+    if text.strip().lower() in MISSING:
+        raise BadCellError(column, "", "is empty")
+    try:
+        ns = round(number(text) * unit_ns)
+    except ValueError as error:
+        raise BadCellError(column, text, str(error)) from None
+    if ns < 0 or ns > 1 << 80:
+        raise BadCellError(column, text, "is no device-time")
+    return ns
+
+
+def _joined(found: Sequence[tuple[Mapping, Pool]]) -> list[tuple[Mapping, Pool]]:
+    """Return the pools, the one table of nodes of a family made the size of its one table of jobs."""
+    left = list(found)
+    for mapping, nodes in found:
+        same = [one for one in left if one[0].family == mapping.family and mapping.family]
+        jobs = [one for one in same if one[0].kind == "jobs"]
+        if mapping.kind == "nodes" and len(jobs) == 1 and len(same) == 2:
+            sized = replace(jobs[0][1], devices=nodes.devices, warnings=(*jobs[0][1].warnings, *nodes.warnings[1:]))
+            left = [(jobs[0][0], sized) if one is jobs[0] else one for one in left if one[1] is not nodes]
+    return left
+
+
+def _pool(path: Path, mapping: Mapping, name: str = "", **said: object) -> Pool:
+    stem = clean(path.name.split(".")[0])
+    return Pool(name or mapping.title or stem, Table.name, path=clean(str(path), 4096), **said)  # type: ignore[arg-type]
+
+
+def _first(bad: Complaints) -> str:
+    return f"; {bad.sentences()[0]}" if len(bad) else ""
+
+
+def _unfit(path: Path, mappings: Sequence[Mapping]) -> SourceError:
+    if len(mappings) > 1:
+        return _error(path, "its columns are those of no ready mapping", "Give one with --mapping", "unfit-mapping")
+    missing = ", ".join(repr(clean(name, 60)) for name in mappings[0].missing(()))
+    return _error(
+        path,
+        f"no line near its beginning names all columns of the mapping {mappings[0].name}: {clean(missing, 400)}",
+        "Correct the names in the mapping",
+        "unfit-mapping",
+    )
+
+
+def _error(path: Path, why: str, step: str, slug: str) -> SourceError:
+    shown = clean(str(path), 4096)
+    return SourceError(f"Cannot read {shown}: {why}", step, slug, path=shown)

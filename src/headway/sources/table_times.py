@@ -1,0 +1,167 @@
+"""Moments and lengths as tables write them, in whole nanoseconds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from headway.clock import NS_PER_S
+
+UNITS_NS: Final = {
+    "ns": 1, "us": 1000, "ms": 1000**2, "s": NS_PER_S, "min": 60 * NS_PER_S, "h": 3600 * NS_PER_S,
+}  # fmt: skip
+"""Units of numbers [ns]."""
+MISSING: Final = frozenset({"", "-", "na", "n/a", "nan", "nat", "nil", "none", "null", "unknown", "\\n"})
+"""What tables write where they know nothing, in lower case."""
+LIMIT_NS: Final = 1 << 62
+"""Moments and lengths beyond are damage: 146 years [ns]."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER: Final = re.compile(r"[+-]?(\d{1,25}(\.\d{0,25})?|\.\d{1,25})([eE][+-]?\d{1,2})?", re.ASCII)
+_OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
+_SHORTEST: Final = len("2020-01-01 00:00")
+
+
+def number(text: str) -> Decimal:
+    """Return the decimal number that a text is, exactly.
+
+    Raises:
+        ValueError: It is none, or none of a size that anything here has.
+
+    Example:
+        >>> number("10.50"), number(" 7 ")
+        (Decimal('10.50'), Decimal('7'))
+    """
+    if _NUMBER.fullmatch(text := text.strip()) is None:
+        raise ValueError("is no number")
+    return Decimal(text)
+
+
+def length_ns(text: str, unit_ns: int) -> int:
+    """Return a length of time [ns].
+
+    Args:
+        text: The number.
+        unit_ns: Its unit [ns].
+
+    Raises:
+        ValueError: It is no number, or gigantic.
+
+    Example:
+        >>> length_ns("1.5", UNITS_NS["ms"])
+        1500000
+    """
+    ns = int(text) * unit_ns if len(text) < 20 and text.isascii() and text.isdigit() else round(number(text) * unit_ns)
+    if abs(ns) > LIMIT_NS:
+        raise ValueError("is longer than 146 years")
+    return ns
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the zone of a name such as ``Asia/Shanghai``, ``UTC`` or ``+08:00``.
+
+    Raises:
+        ValueError: There is none of that name.
+
+    Example:
+        >>> zone_of("+05:30")
+        datetime.timezone(datetime.timedelta(seconds=19800))
+    """
+    if name == "UTC":
+        return UTC
+    if found := _OFFSET.fullmatch(name):
+        minutes = int(found[2]) * 60 + int(found[3])
+        if minutes >= 24 * 60:
+            raise ValueError(f"there is no zone {name!r}")
+        return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
+    try:
+        return ZoneInfo(name)
+    except (OSError, LookupError, ValueError) as error:
+        raise ValueError(f"there is no zone {name!r}") from error
+
+
+@dataclass
+class Times:
+    """How a table writes moments, and what reading them left open.
+
+    Attributes:
+        unit: ``iso``, a unit of numbers, or a format of `datetime.strptime`.
+        zone: Of times that name none; None: UTC, and how many there were is counted.
+        origin_ns: What numbers are counted from [ns since the Unix epoch].
+        n_local: Times without a zone that were taken for UTC.
+        n_twice: Local times that clocks show twice, or never, where they are put forward or back.
+    """
+
+    unit: str = "iso"
+    zone: tzinfo | None = None
+    origin_ns: int = 0
+    n_local: int = 0
+    n_twice: int = 0
+    _last: tuple[str, int] = field(default=("", 0))
+
+    def read(self, text: str) -> int:
+        """Return a moment [ns since the Unix epoch].
+
+        Raises:
+            ValueError: It is none.
+
+        Example:
+            >>> Times().read("2020-06-09 18:41:01+08:00")
+            1591699261000000000
+            >>> Times("ms").read("1591699261000")
+            1591699261000000000
+        """
+        last, ns = self._last
+        if text == last:  # many jobs start as they are submitted
+            return ns
+        unit_ns = UNITS_NS.get(self.unit)
+        ns = self._clock(text) if unit_ns is None else length_ns(text, unit_ns) + self.origin_ns
+        if abs(ns) > LIMIT_NS:
+            raise ValueError("is more than 146 years from 1970")
+        self._last = (text, ns)
+        return ns
+
+    def _clock(self, text: str) -> int:
+        try:
+            if self.unit != "iso":
+                moment = datetime.strptime(text.strip(), self.unit)  # noqa: DTZ007 - its zone is given below
+            elif len(text) >= _SHORTEST:
+                moment = datetime.fromisoformat(text.strip())
+            else:
+                raise ValueError  # noqa: TRY301 - the same sentence as below
+        except (ValueError, OverflowError):
+            raise ValueError("is no time") from None
+        try:
+            since = self._aware(moment) - _EPOCH
+        except OverflowError:
+            raise ValueError("is no time") from None
+        return (since.days * 86_400 + since.seconds) * NS_PER_S + since.microseconds * 1000
+
+    def _aware(self, moment: datetime) -> datetime:
+        if moment.tzinfo is not None:
+            return moment
+        if self.zone is None:
+            self.n_local += 1
+            return moment.replace(tzinfo=UTC)
+        moment = moment.replace(tzinfo=self.zone)
+        if isinstance(self.zone, ZoneInfo) and moment.utcoffset() != moment.replace(fold=1).utcoffset():
+            self.n_twice += 1
+        return moment
+
+    def sentences(self) -> list[str]:
+        """Return what reading left open, a sentence each."""
+        said = []
+        if self.n_local:
+            said.append(
+                f"{self.n_local} times name no zone and are read as UTC: where local clocks were put forward or back "
+                "in between, lengths are wrong by that hour; a mapping can name the zone"
+            )
+        if self.n_twice:
+            said.append(
+                f"{self.n_twice} local times are in an hour in which clocks were put forward or back: each is read "
+                "as before the change, and lengths may be wrong by that hour"
+            )
+        return said

@@ -1,0 +1,372 @@
+"""Tables of clusters: what the public ones must yield, and what a row can hold that a job cannot."""
+
+import csv
+import gzip
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data import real
+
+from headway import account
+from headway.errors import ArgumentError, SourceError
+from headway.model.mtbf import Mtbf
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.table import Table
+from headway.sources.table_mapping import read, ready
+
+H = 3600 * 10**9
+SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
+HEADER = "job_id,user,vc,gpu_num,state,submit_time,start_time,end_time,duration"
+GENERIC = """
+[columns]
+id = "id"
+start = "from"
+end = "to"
+devices = "n"
+[optional]
+submit = "asked"
+state = "how"
+"""
+
+
+def load(path, **asked):
+    return Table().load(path, Asked(**asked))
+
+
+def written(tmp_path, text, name="jobs.csv"):
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def helios(tmp_path, *rows):
+    (pool,) = load(written(tmp_path, "\n".join([HEADER, *rows]) + "\n"))
+    return pool
+
+
+def mapped(tmp_path, toml, table, name="jobs.csv", **asked):
+    path = tmp_path / "mine.toml"
+    path.write_text(toml)
+    return load(written(tmp_path, table, name), mapping=path, **asked)
+
+
+def hours(ledger):
+    return {state: round(part.held_ns / H, 2) for state, part in ledger.by("state").items()}
+
+
+# The public tables
+
+
+def test_alibaba_pods():
+    (pool,) = load(real("cluster", "alibaba_gpu_v2023_pods.csv"))
+    ledger = account(pool)
+    jobs = pool.jobs
+    assert (len(jobs), sum(job.milli > 0 for job in jobs), sum(job.start_ns is None for job in jobs)) == (
+        8152, 7064, 897,
+    )  # fmt: skip
+    assert Counter(job.state for job in jobs) == {"running": 5193, "failed": 1870, "pending": 897, "succeeded": 192}
+    waits = np.array([job.start_ns - job.submit_ns for job in jobs if job.start_ns is not None]) / 1e9
+    assert (round(waits.mean(), 3), np.median(waits), np.percentile(waits, 99, method="higher"), waits.max()) == (
+        61.302, 2, 908, 14330,
+    )  # fmt: skip
+    assert hours(ledger) == {"running": 46439.91, "succeeded": 4094.79, "failed": 935.97}
+    assert round(ledger.held_ns / H, 2) == 51470.67
+    assert any("sample" in warning for warning in pool.warnings)
+
+
+def test_alibaba_nodes():
+    (pool,) = load(real("cluster", "alibaba_gpu_v2023_nodes.csv"))
+    assert pool.devices == 6212
+    assert "6212 devices of 1213 nodes" in pool.warnings[0]
+
+
+def test_a_folder_gives_the_jobs_the_nodes_of_their_family():
+    by_name = {pool.name: pool for pool in load(real("cluster"))}
+    assert list(by_name) == ["Helios", "Kalos", "Philly", "Seren", "alibaba_gpu_v2023_pods"]
+    assert by_name["alibaba_gpu_v2023_pods"].devices == 6212
+    assert len(by_name["alibaba_gpu_v2023_pods"].jobs) == 8152
+
+
+@pytest.mark.parametrize(
+    ("name", "shares", "gpu_hours"),
+    [
+        ("Seren", (0.2120, 0.6636, 0.1244), 5975173),
+        ("Kalos", (0.3127, 0.6074, 0.0799), 1481439),
+        ("Philly", (0.3206, 0.2938, 0.3857), 1915199),
+        ("Helios", (0.5128, 0.3938, 0.0934), 21666039),
+    ],
+)
+def test_acme_summary(name, shares, gpu_hours):
+    (pool,) = [one for one in load(real("cluster", "acme_cluster_summary.csv")) if one.name == name]
+    ledger = account(pool)
+    by_state = {state: part.held_ns / ledger.held_ns for state, part in ledger.by("state").items()}
+    assert tuple(round(by_state[state], 4) for state in ("completed", "cancelled", "failed")) == shares
+    assert round(ledger.held_ns / H) == gpu_hours
+    assert (ledger.scheduling, ledger.runtime) == (None, None)
+
+
+def test_a_total_that_is_empty_is_left_out_and_said():
+    pools = load(real("cluster", "acme_cluster_summary.csv"))
+    assert "PAI" not in {pool.name for pool in pools}
+    assert any("line 6 is no total, left out (PAI: complete_gpu_time is empty)" in one for one in pools[0].warnings)
+
+
+def test_interruptions_are_counts_for_the_model():
+    path = real("failures", "llama3_interruptions.csv")
+    assert "counts causes" in Table().recognise(path, files.head(path))
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    unexpected = sum(int(row["count"]) for row in csv.DictReader(lines))
+    held_s = 54 * 24 * 3600
+    mtbf, every = Mtbf.of(unexpected, held_s), Mtbf.of(unexpected + 47, held_s)
+    assert (unexpected, round(mtbf.value_s / 3600, 4), round(every.value_s / 3600, 4)) == (419, 3.0931, 2.7811)
+    assert round(mtbf.value_s / 3600 * 16384, 0) == 50677
+    assert mtbf.low_s < mtbf.value_s < mtbf.high_s
+
+
+# Small tables in the same forms
+
+
+def test_every_ready_mapping_has_a_sample():
+    found = {load_mapping(path) for path in SAMPLES.glob("table*.csv")}
+    assert found >= {mapping.name for mapping in ready()}
+
+
+def load_mapping(path):
+    from headway.sources.table_records import find_header
+
+    return find_header(path.read_bytes(), ready())[0].name
+
+
+def test_a_pod_counts_the_thousandths_it_asked_for():
+    (pool,) = load(SAMPLES / "table_alibaba_pods.csv")
+    assert [job.milli for job in pool.jobs] == [250, 2000, 1000, 0]
+    assert hours(account(pool)) == {"running": 0.5, "failed": 2.0, "succeeded": 0.0}
+    assert account(pool).queue.n_never_ran == 1
+
+
+def test_capacity_is_what_the_reader_says():
+    (pool,) = load(SAMPLES / "table_alibaba_pods.csv", capacity=10)
+    ledger = account(pool)
+    assert pool.devices == 10
+    assert ledger.scheduling == pytest.approx(ledger.held_ns / ledger.offered_ns)
+
+
+def test_acme_times_have_their_zone():
+    (pool,) = load(SAMPLES / "table.csv")
+    assert list(pool.warnings) == []
+    assert pool.jobs[0].submit_ns == 1677715200 * 10**9
+    assert pool.jobs[0].name == "Pretrain"
+    assert hours(account(pool)) == {"completed": 8.0, "failed": 8.0, "cancelled": 0.17}
+
+
+def test_kalos_durations_begin_with_the_submission_and_the_times_count():
+    (pool,) = load(SAMPLES / "table_kalos.csv")
+    assert hours(account(pool))["failed"] == round(64 * 60 / 3600, 2)
+    assert pool.jobs[1].start_ns is None
+    assert "1 rows have a duration other than from start to end" in pool.warnings[0]
+
+
+def test_helios_times_name_no_zone_and_that_is_said_once():
+    (pool,) = load(SAMPLES / "table_helios.csv")
+    assert [warning for warning in pool.warnings if "name no zone" in warning] == list(pool.warnings)
+    assert hours(account(pool)) == {"completed": 2.0, "node_fail": 8.0}
+    assert {job.partition for job in pool.jobs} == {"vcOne", "vcTwo"}
+
+
+# Rows that are no jobs
+
+
+def test_bad_cells_are_named_by_line_and_column(tmp_path):
+    good = "1,u,vc,2,COMPLETED,2020-06-10 08:00:00,2020-06-10 08:00:00,2020-06-10 09:00:00,3600"
+    pool = helios(
+        tmp_path, good,
+        "2,u,vc,two,COMPLETED,2020-06-10 08:00:00,2020-06-10 08:00:00,2020-06-10 09:00:00,3600",
+        "3,u,vc,1,COMPLETED,2020-06-10 08:00:00,2020-06-10 08:61:00,2020-06-10 09:00:00,3600",
+        "4,u,vc,1",
+    )  # fmt: skip
+    assert len(pool.jobs) == 1
+    assert pool.warnings[0] == (
+        "jobs.csv: 3 lines are no job, left out: 3 (gpu_num: 'two' is no number), "
+        "4 (start_time: '2020-06-10 08:61:00' is no time), 5 (4 fields, not 9)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "submit", "start", "end", "why"),
+    [
+        ("-1", "", "1", "2", "is negative"),
+        ("", "", "1", "2", "is empty"),
+        ("1e999", "", "1", "2", "is no number"),
+        ("1e12", "", "1", "2", "more devices"),
+        ("NaN", "", "1", "2", "is empty"),
+        ("1", "", "2", "1", "is before the start"),
+        ("1", "3", "2", "4", "is before the submission"),
+        ("1", "", "1", "9" * 30, "is no number"),
+        ("1", "", "1", "9" * 18, "146 years"),
+        ("1", "", "1", "Infinity", "is no number"),
+        ("1", "", "1_0", "20", "is no number"),
+    ],
+)
+def test_numbers_that_no_job_has(tmp_path, devices, submit, start, end, why):
+    table = f"id,n,asked,from,to\na,1,0,5,9\nb,{devices},{submit},{start},{end}\n"
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit = "s"', table)
+    assert [job.id for job in pool.jobs] == ["a"]
+    assert why in pool.warnings[0]
+    assert "line 3 is no job" in pool.warnings[0]
+
+
+def test_times_before_1970_and_of_other_units(tmp_path):
+    table = "id,n,from,to\na,1,-5000,5000\n"
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit = "ms"', table)
+    assert (pool.jobs[0].start_ns, pool.jobs[0].end_ns) == (-5 * 10**9, 5 * 10**9)
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit = "s"\norigin = "2020-01-01 00:00:00Z"', table)
+    assert pool.jobs[0].start_ns == (1577836800 - 5000) * 10**9
+
+
+def test_a_format_and_a_zone(tmp_path):
+    toml = GENERIC + '[times]\nunit = "%d.%m.%Y %H:%M"\nzone = "Europe/Berlin"'
+    table = "id;n;from;to\na;1;24.10.2020 12:00;25.10.2020 02:30\n"
+    (pool,) = mapped(tmp_path, toml, table)
+    assert (pool.jobs[0].end_ns - pool.jobs[0].start_ns) / H == 14.5
+    assert "1 local times are in an hour in which clocks were put forward or back" in pool.warnings[0]
+
+
+def test_lengths_stand_in_for_times(tmp_path):
+    toml = '[columns]\nid="id"\nsubmit="at"\nwait="wait"\nduration="took"\ndevices="n"\n[times]\nunit="s"\nlengths="h"'
+    (pool,) = mapped(tmp_path, toml, "id,at,wait,took,n\na,3600,1,2.5,4\nb,3600,,,4\n")
+    assert (pool.jobs[0].start_ns, pool.jobs[0].end_ns) == (2 * H, 2 * H + 5 * H // 2)
+    assert (pool.jobs[1].start_ns, pool.jobs[1].end_ns) == (None, None)
+
+
+def test_shares_of_a_device(tmp_path):
+    toml = '[columns]\nstart="s"\nend="e"\npercent="gpu"\ninstances="n"\n[times]\nunit="s"'
+    (pool,) = mapped(tmp_path, toml, "s,e,gpu,n\n0,3600,50,4\n0,3600,50,4\n")
+    assert [job.milli for job in pool.jobs] == [2000, 2000]
+
+
+def test_repeated_rows_and_headers_and_comments_in_any_order(tmp_path):
+    rows = [f"{n},1,{n},{n + 10}" for n in range(5)]
+    toml = GENERIC + '[times]\nunit = "s"'
+    (pool,) = mapped(tmp_path, toml, "\n".join(["# facts", rows[0], "id,n,from,to", *rows, "id,n,from,to", ""]))
+    assert sorted(job.id for job in pool.jobs) == ["0", "1", "2", "3", "4"]
+    assert list(pool.warnings) == ["1 rows say the same as one before, and count once"]
+
+
+def test_states_and_rows_to_skip(tmp_path):
+    toml = GENERIC + '[times]\nunit="s"\n[states]\nCD="completed"\n[skip]\nhow=["TEST"]'
+    (pool,) = mapped(tmp_path, toml, "id,n,from,to,how\na,1,0,1,CD\nb,1,0,1,TEST\nc,1,0,1,Odd\n")
+    assert [job.state for job in pool.jobs] == ["completed", "odd"]
+    assert list(pool.warnings) == ["1 rows are left out for their how, as the mapping mine says"]
+
+
+def test_a_table_without_a_header(tmp_path):
+    toml = 'header = ["id", "n", "from", "to"]\ndelimiter = "\\t"\n' + GENERIC + '[times]\nunit = "s"'
+    (pool,) = mapped(tmp_path, toml, "a\t1\t0\t5\nb\t1\t0\t5\n", "jobs.tsv")
+    assert [job.id for job in pool.jobs] == ["a", "b"]
+
+
+# Text that is damaged
+
+
+def test_quotes_line_breaks_bom_and_crlf(tmp_path):
+    table = b'\xef\xbb\xbfid,n,from,to,how\r\n"a\r\nb",1,0,5,"x, ""y"""\r\nc,1,0,5,z\r\n'
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit="s"', table)
+    assert [(job.id, job.state) for job in pool.jobs] == [("ab", 'x, "y"'), ("c", "z")]
+    assert list(pool.warnings) == []
+
+
+def test_a_quote_that_never_closes_is_said_and_the_rest_is_read(tmp_path):
+    rows = "".join(f"{n},1,0,5,{'x' * 100}\n" for n in range(3000))
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit="s"', f'id,n,from,to,how\n"a,1,0,5,z\n{rows}')
+    assert 1500 < len(pool.jobs) < 3000
+    assert "field larger than field limit" in pool.warnings[0]
+    left_out = int(pool.warnings[0].split()[1])
+    assert left_out + len(pool.jobs) == 3001
+
+
+def test_bad_bytes_nul_and_escapes(tmp_path):
+    table = b"id,n,from,to,how\n\xff\x1b[31ma,1,0,5,\x00done\n"
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit="s"', table)
+    assert (pool.jobs[0].id, pool.jobs[0].state) == ("\N{REPLACEMENT CHARACTER}a", "done")
+    assert "not all UTF-8" in pool.warnings[0]
+
+
+def test_gzip_whole_and_torn(tmp_path):
+    data = gzip.compress((SAMPLES / "table.csv").read_bytes())
+    whole = written(tmp_path, data, "a.csv.gz")
+    assert len(load(whole)[0].jobs) == 4
+    assert Table().recognise(whole, files.head(whole)) is None
+    rows = "".join(f"{n},1,{n * 7919 % 100003},{n * 7919 % 100003 + n},x\n" for n in range(40000))
+    torn = gzip.compress(f"id,n,from,to,how\n{rows}".encode())
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit="s"', torn[: len(torn) // 2], "b.csv.gz")
+    assert 0 < len(pool.jobs) < 40000
+    assert any("the file is torn after line" in warning for warning in pool.warnings)
+
+
+def test_a_last_field_that_may_be_cut(tmp_path):
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit="s"', "id,n,from,to\na,1,0,50")
+    assert "the last line has no line end" in pool.warnings[0]
+
+
+def test_lines_beyond_a_mebibyte_are_left_out(tmp_path):
+    table = "id,n,from,to\na,1,0,50\n" + "x" * (files.MAX_LINE + 10) + "\nb,1,0,50\n"
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit="s"', table)
+    assert [job.id for job in pool.jobs] == ["a", "b"]
+    assert "line 3 is too long and left out" in pool.warnings[0]
+
+
+# What cannot be read at all
+
+
+def slug(call):
+    with pytest.raises((SourceError, ArgumentError)) as caught:
+        call()
+    assert str(caught.value).startswith("Cannot ")
+    return caught.value.slug
+
+
+def test_tables_that_yield_nothing(tmp_path):
+    assert slug(lambda: load(written(tmp_path, HEADER + "\n"))) == "no-runs"
+    assert slug(lambda: load(written(tmp_path, "a,b\n1,2\n"))) == "unfit-mapping"
+    assert slug(lambda: mapped(tmp_path, GENERIC, "id,n,from\na,1,0\n")) == "unfit-mapping"
+    assert slug(lambda: mapped(tmp_path, GENERIC, "id,id,n,from,to\na,1,1,0,5\n")) == "unfit-mapping"
+
+
+@pytest.mark.parametrize(
+    ("toml", "says"),
+    [
+        ("x = ", "it is no TOML"),
+        ('[columns]\nsubmited = "a"', "did you mean submit?"),
+        ('kind = "job"', "kind is 'job'"),
+        ('[columns]\nid = "a"', "columns.devices is missing"),
+        ('[columns]\ndevices = "a"', "columns.start is missing"),
+        ('[columns]\ndevices = "a"\nstart = "b"', "columns.end is missing"),
+        ('[columns]\ndevices = 3\nstart = "b"', "columns.devices is 3"),
+        (GENERIC + '[times]\nunit = "weeks"', "times.unit is 'weeks'"),
+        (GENERIC + '[times]\nzone = "Mars/Olympus"', "there is no zone"),
+        (GENERIC + '[times]\nzone = "../../etc/passwd"', "there is no zone"),
+        (GENERIC + '[times]\norigin = "soon"', "is no time"),
+        ("columns = 3", "columns is no table"),
+        ('delimiter = "ab"\n' + GENERIC, "delimiter is 'ab'"),
+        ('kind = "totals"', "totals names no column"),
+    ],
+)
+def test_mappings_that_cannot_be_used(tmp_path, toml, says):
+    path = written(tmp_path, toml, "mine.toml")
+    with pytest.raises(ArgumentError, match="Cannot use the mapping") as caught:
+        read(path)
+    assert says in str(caught.value)
+    assert caught.value.slug == "bad-table-mapping"
+
+
+def test_no_mapping_at_the_path(tmp_path):
+    assert slug(lambda: read(tmp_path / "none.toml")) == "bad-table-mapping"
+    assert slug(lambda: read(tmp_path)) == "bad-table-mapping"
+
+
+def test_prose_and_folders_are_no_tables(tmp_path):
+    assert Table().recognise(tmp_path, b"") is not None
+    assert Table().recognise(tmp_path / "a", b"The gpu_num, state and submit_time of each job, by hand.\n") is not None
