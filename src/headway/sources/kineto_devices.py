@@ -1,0 +1,288 @@
+"""What each device of a trace did: compute, communication and copies, and the steps that were marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+import msgspec
+
+from headway.sources.chrometrace import TraceEvent
+from headway.sources.kineto_spans import Intervals
+from headway.sources.text import Complaints
+
+MAX_NS: Final = 1 << 61
+"""A time or a length beyond that is damage [ns]."""
+MAX_LANES: Final = 1 << 16
+"""More threads than that are not told apart."""
+MAX_MARKS: Final = 1 << 20
+"""More marks of steps than that are not read."""
+_MAX_DIGITS: Final = 48
+
+_MAX_KEY: Final = 256
+
+_ACTIVITY: Final[Mapping[str, str]] = {
+    "kernel": "compute",
+    "Kernel": "compute",
+    "gpu_memcpy": "copies",
+    "gpu_memset": "copies",
+    "Memcpy": "copies",
+    "Memset": "copies",
+}
+"""What the events of a device are, by their category; capitals are PyTorch's before 1.12."""
+_COLLECTIVE_KERNEL: Final = re.compile(r"nccl|rccl", re.IGNORECASE)
+_COLLECTIVE_OP: Final = re.compile(
+    r"(?i:nccl|rccl)|^%?(?:all-reduce|all-gather|reduce-scatter|(?:ragged-)?all-to-all|collective-\w+|send|recv)(?![a-z])"
+)
+_COPY_OP: Final = re.compile(r"memcpy|memset|%?copy-(?:start|done)|%?infeed|%?outfeed", re.IGNORECASE)
+_CONTROL_OP: Final = re.compile(r"%?(?:while|conditional|call)(?:[.\d]*)$")
+_STEP: Final = re.compile(r"ProfilerStep\s?#?(\d{1,18})$")
+_STEP_BYTES: Final = re.compile(rb"ProfilerStep\s?#?(\d{1,18})$")
+_STEP_NUMBER: Final = re.compile(rb'"step_num"\s*:\s*"?(\d{1,18})')
+_DEVICE: Final = re.compile(r"/device:(\w+:\d+)")
+_DERIVED: Final = re.compile(
+    r"(?i)(?:steps|xla modules|launch stats|source|framework|tensorflow|xla traceme|name scope)"
+)
+
+
+@dataclass
+class Lane:
+    """What one device, or one thread of it, did; and its own marks of steps."""
+
+    compute: Intervals = field(default_factory=Intervals)
+    comm: Intervals = field(default_factory=Intervals)
+    copies: Intervals = field(default_factory=Intervals)
+    marks: set[Mark] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mark:
+    """A step that was marked: when it began and ended [ns], and its number."""
+
+    start: int
+    end: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device.
+
+    Attributes:
+        name: What the trace calls it.
+        lanes: What it did.
+        marks: Its own marks of steps; empty where only the host has some.
+    """
+
+    name: str
+    lanes: tuple[Lane, ...]
+    marks: frozenset[Mark]
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+_named: Final = msgspec.json.Decoder(_Named)
+_Key = tuple[bytes, bytes]
+
+
+class Gathering:
+    """Events of a trace, of which only what devices did and the marks of steps are kept.
+
+    PyTorch's events have a category, and of a device's kernels, copies and settings of memory it alone decides. XLA's
+    have none: there the names of processes and threads, which may come later, tell what a device did.
+
+    Attributes:
+        complaints: Events that could not be used, by their number in the file, from 1.
+        marks: Steps that the host marked.
+        processes: What processes are called, by the JSON of their ids.
+    """
+
+    def __init__(self, complaints: Complaints) -> None:
+        self.complaints = complaints
+        self._lanes: dict[_Key, Lane] = {}  # of events with a category, by the device
+        self._threads: dict[_Key, Lane] = {}  # of those without, by process and thread
+        self._thread_names: dict[_Key, str] = {}
+        self._kinds: dict[str, str] = {}  # what the operations of XLA are, by their names
+        self._n_marks = 0
+        self._n_seen = 0
+        self.marks: set[Mark] = set()
+        self.processes: dict[bytes, str] = {}
+
+    def add(self, events: Iterable[TraceEvent]) -> None:
+        """Add events in any order."""
+        for event in events:
+            self._n_seen += 1
+            if event.ph == "X":
+                if event.cat is None:
+                    self._add_plain(event)
+                else:
+                    self._add_categorised(event, event.cat)
+            elif event.ph == "M":
+                self._add_name(event)
+            elif event.cat in _ACTIVITY and event.ph in {"B", "E"}:
+                self.complaints.add("half an event of a device, left out", self._n_seen, f"ph {event.ph}")
+
+    def _add_categorised(self, event: TraceEvent, category: str) -> None:
+        kind = _ACTIVITY.get(category)
+        if kind is not None:
+            if kind == "compute" and event.name and _COLLECTIVE_KERNEL.search(event.name):
+                kind = "comm"
+            self._fill(event, self._lane(self._lanes, (bytes(event.pid), b"")), kind)
+        elif event.name and event.name.startswith("ProfilerStep") and (found := _STEP.match(event.name)):
+            if category.startswith("gpu"):
+                lane = self._lane(self._lanes, (bytes(event.pid), b""))
+                self._mark(event, int(found[1]), None if lane is None else lane.marks)
+            else:
+                self._mark(event, int(found[1]), self.marks)
+
+    def _add_plain(self, event: TraceEvent) -> None:
+        pid, name = bytes(event.pid), event.name or ""
+        process = self.processes.get(pid)
+        if process is None or _DEVICE.search(process):
+            lane = self._lane(self._threads, (pid, bytes(event.tid)))
+            if name.isdigit() and lane is not None:
+                self._mark(event, int(name[:18]), lane.marks)
+            else:
+                self._fill(event, lane, self._kind(name))
+        if process is None or not _DEVICE.search(process):
+            found = _STEP_NUMBER.search(bytes(event.args)) or (_STEP_BYTES.match(name.encode()) if name else None)
+            if found:
+                self._mark(event, int(found[1]), self.marks)
+
+    def _kind(self, name: str) -> str:
+        kind = self._kinds.get(name)
+        if kind is None:
+            kind = "compute"
+            if _COLLECTIVE_OP.match(name):
+                kind = "comm"
+            elif _COPY_OP.match(name):
+                kind = "copies"
+            elif _CONTROL_OP.match(name):
+                kind = ""
+            if len(self._kinds) < MAX_LANES:
+                self._kinds[name] = kind
+        return kind
+
+    def _lane(self, lanes: dict[_Key, Lane], key: _Key) -> Lane | None:
+        """Return the lane of a key, a new one where there is room for it."""
+        lane = lanes.get(key)
+        if lane is None and len(lanes) < MAX_LANES and len(key[0]) + len(key[1]) < _MAX_KEY:
+            lane = lanes[key] = Lane()
+        return lane
+
+    def _fill(self, event: TraceEvent, lane: Lane | None, kind: str) -> None:
+        if lane is None:
+            self.complaints.add("beyond the devices and threads that are told apart, left out", self._n_seen)
+            return
+        start, length = to_ns(event.ts), to_ns(event.dur)
+        if start is None or length is None or length < 0:
+            reason = f"ts {_show(event.ts)}, dur {_show(event.dur)}"
+            self.complaints.add("without a time, left out", self._n_seen, reason)
+        elif kind:
+            getattr(lane, kind).add(start, start + length)
+
+    def _mark(self, event: TraceEvent, number: int, marks: set[Mark] | None) -> None:
+        start, length = to_ns(event.ts), to_ns(event.dur)
+        if start is None or length is None or length < 0:
+            self.complaints.add("a step without a time, left out", self._n_seen)
+        elif marks is None or self._n_marks >= MAX_MARKS:
+            self.complaints.add("beyond the steps that are read, left out", self._n_seen)
+        else:
+            n_before = len(marks)
+            marks.add(Mark(start, start + length, number))
+            self._n_marks += len(marks) - n_before
+
+    def _add_name(self, event: TraceEvent) -> None:
+        if event.name not in {"process_name", "thread_name"}:
+            return
+        try:
+            name = _named.decode(event.args).name
+        except (msgspec.DecodeError, RecursionError):
+            return
+        if event.name == "process_name":
+            if len(self.processes) < MAX_LANES:
+                self.processes.setdefault(bytes(event.pid), name[:_MAX_KEY])
+        elif len(self._thread_names) < MAX_LANES:
+            self._thread_names.setdefault((bytes(event.pid), bytes(event.tid)), name[:_MAX_KEY])
+
+    def devices(self) -> list[Device]:
+        """Return the devices that did anything, in the order of their numbers."""
+        found = [
+            Device(pid.decode(errors="replace").strip('"'), (lane,), frozenset(lane.marks))
+            for (pid, _), lane in self._lanes.items()
+            if _did(lane)
+        ]
+        by_device: dict[str, dict[_Key, Lane]] = {}
+        for key, lane in self._threads.items():
+            if device := _DEVICE.search(self.processes.get(key[0], "")):
+                by_device.setdefault(device[1], {})[key] = lane
+        for name, threads in by_device.items():
+            lanes = self._of_device(threads)
+            if any(map(_did, lanes)):
+                marks = [lane.marks for key, lane in threads.items() if self._thread(key) in {"steps", ""}]
+                found.append(Device(name, lanes, frozenset().union(*marks)))
+        return sorted(found, key=lambda device: _number(device.name))
+
+    def _thread(self, key: _Key) -> str:
+        return self._thread_names.get(key, "").casefold()
+
+    def _of_device(self, threads: Mapping[_Key, Lane]) -> tuple[Lane, ...]:
+        """Return the threads that hold what the device did, and not what was derived from it."""
+        named = {key: self._thread(key) for key in threads}
+        for belongs in (_is_stream, _is_ops):
+            chosen = tuple(lane for key, lane in threads.items() if belongs(named[key]))
+            if any(map(_did, chosen)):
+                return chosen
+        return tuple(lane for key, lane in threads.items() if not _DERIVED.match(named[key]))
+
+
+def _is_stream(thread: str) -> bool:
+    return thread.startswith("stream")
+
+
+def _is_ops(thread: str) -> bool:
+    return thread in {"xla ops", "async xla ops"}
+
+
+def _did(lane: Lane) -> bool:
+    return any(len(part.union().start) for part in (lane.compute, lane.comm, lane.copies))
+
+
+def _number(name: str) -> tuple[int, str]:
+    """Return what puts devices in order."""
+    digits = re.search(r"\d{1,18}$", name)
+    return (int(digits[0]) if digits else 0, name)
+
+
+def _show(raw: msgspec.Raw) -> str:
+    return bytes(raw)[:20].decode(errors="replace") or "missing"
+
+
+def to_ns(raw: msgspec.Raw | bytes) -> int | None:
+    """Return microseconds as they are written, in whole nanoseconds; None where it is no time.
+
+    A float would lose the nanoseconds of a time since the Unix epoch.
+
+    Args:
+        raw: A JSON number, or a string with one.
+
+    Example:
+        >>> to_ns(b"1682725898236567.123"), to_ns(b'"12.5"'), to_ns(b"NaN"), to_ns(b"1e400")
+        (1682725898236567123, 12500, None, None)
+    """
+    text = bytes(raw)
+    whole, dot, part = text.partition(b".")
+    if whole.isdigit() and len(whole) < 17 and (part.isdigit() if dot else True) and len(part) <= 3:
+        return int(whole) * 1000 + (int(part.ljust(3, b"0")) if dot else 0)
+    if len(text) > _MAX_DIGITS:
+        return None
+    try:
+        value = Decimal(text.decode().strip('" ')) * 1000
+    except (InvalidOperation, UnicodeDecodeError):
+        return None
+    return round(value) if value.is_finite() and abs(value) <= MAX_NS else None
