@@ -16,7 +16,6 @@ MAX_MILLI: Final = 10**11
 """More devices of one job are damage [devices / 1000]."""
 _CACHED: Final = 1 << 16
 _SLACK_NS: Final = 1_000_000_000
-_LABELS: Final = ("state", "user", "account", "partition")
 
 
 class BadCellError(ValueError):
@@ -60,19 +59,22 @@ class Jobs:
     n_repeated: int = 0
     _milli: dict[tuple[str, ...], int] = field(default_factory=dict)
     _seen: dict[str, str] = field(default_factory=dict)
+    _states: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.times = self.mapping.times()
-        self._at = self.mapping.places(self.names)
-        self._amounts = [what for what in ("devices", "milli", "percent", "instances") if what in self._at]
+        self._at = at = self.mapping.places(self.names)
+        self._amounts = [what for what in ("devices", "milli", "percent", "instances") if what in at]
         self._skip = [(self.names.index(column), values, column) for column, values in self.mapping.skip.items()]
         self._length_ns = UNITS_NS[self.mapping.lengths]
+        self._lengths = "duration" in at or "wait" in at
 
     def read(self, records: Iterable[tuple[int, list[str]]]) -> list[Job]:
         """Return the jobs of all rows that make sense; a row that says the same again counts once."""
         header, width, known = list(self.names), len(self.names), "id" in self._at
         jobs: list[Job] = []
-        seen: set[Job] = set()
+        first: dict[str, Job] = {}
+        others: set[Job] = set()
         for line, row in records:
             try:
                 if len(row) != width and not fits(row, width):
@@ -86,11 +88,11 @@ class Jobs:
                 continue
             if job is None:
                 continue
-            if known:
-                if job in seen:
+            if known and (before := first.setdefault(job.id, job)) is not job:
+                if job == before or job in others:
                     self.n_repeated += 1
                     continue
-                seen.add(job)
+                others.add(job)
             jobs.append(job)
         return jobs
 
@@ -99,27 +101,35 @@ class Jobs:
             if row[index].strip() in values:
                 self.n_skipped[column] = self.n_skipped.get(column, 0) + 1
                 return None
-        milli = self._devices(row)
-        submit, start, end = (self._moment(row, what) for what in ("submit", "start", "end"))
-        start, end = self._by_lengths(row, submit, start, end)
-        if start is not None and end is not None and end < start:
-            raise BadCellError(self._column("end"), self._cell(row, "end"), "is before the start")
-        if start is not None and submit is not None and start < submit:
-            raise BadCellError(self._column("start"), self._cell(row, "start"), "is before the submission")
-        state, user, account, partition = (self._label(row, what) for what in _LABELS)
-        state = state.lower()
+        at = self._at
+        submit, start, end = self._moment(row, "submit"), self._moment(row, "start"), self._moment(row, "end")
+        if self._lengths:
+            start, end = self._by_lengths(row, submit, start, end)
+        if start is not None:
+            if end is not None and end < start:
+                raise BadCellError(self._column("end"), self._cell(row, "end"), "is before the start")
+            if submit is not None and start < submit:
+                raise BadCellError(self._column("start"), self._cell(row, "start"), "is before the submission")
         return Job(
-            id=label(row[self._at["id"]]) if "id" in self._at else "",
-            milli=milli,
-            state=self.mapping.states.get(state, state),
+            id=label(row[at["id"]]) if "id" in at else "",
+            milli=self._devices(row),
+            state=self._state(row[at["state"]]) if "state" in at else "",
             submit_ns=submit,
             start_ns=start,
             end_ns=end,
             name=self._label(row, "name"),
-            user=user,
-            account=account,
-            partition=partition,
+            user=self._label(row, "user"),
+            account=self._label(row, "account"),
+            partition=self._label(row, "partition"),
         )
+
+    def _state(self, text: str) -> str:
+        if (known := self._states.get(text)) is None:
+            known = label(text).lower()
+            known = self.mapping.states.get(known, known)
+            if len(self._states) < _CACHED:
+                self._states[text] = known
+        return known
 
     def _column(self, what: str) -> str:
         return self.names[self._at[what]] if what in self._at else what

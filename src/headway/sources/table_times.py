@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Final
@@ -100,7 +100,8 @@ class Times:
     origin_ns: int = 0
     n_local: int = 0
     n_twice: int = 0
-    _last: tuple[str, int] = field(default=("", 0))
+    _text: str = ""
+    _ns: int = 0
 
     def read(self, text: str) -> int:
         """Return a moment [ns since the Unix epoch].
@@ -114,14 +115,13 @@ class Times:
             >>> Times("ms").read("1591699261000")
             1591699261000000000
         """
-        last, ns = self._last
-        if text == last:  # many jobs start as they are submitted
-            return ns
+        if text == self._text:  # many jobs start as they are submitted
+            return self._ns
         unit_ns = UNITS_NS.get(self.unit)
         ns = self._clock(text) if unit_ns is None else length_ns(text, unit_ns) + self.origin_ns
-        if abs(ns) > LIMIT_NS:
+        if not -LIMIT_NS <= ns <= LIMIT_NS:
             raise ValueError("is more than 146 years from 1970")
-        self._last = (text, ns)
+        self._text, self._ns = text, ns
         return ns
 
     def _clock(self, text: str) -> int:
@@ -129,20 +129,15 @@ class Times:
             if self.unit != "iso":
                 moment = datetime.strptime(text.strip(), self.unit)  # noqa: DTZ007 - its zone is given below
             elif len(text) >= _SHORTEST:
-                moment = datetime.fromisoformat(text.strip())
+                moment = datetime.fromisoformat(text if text[-1] > " " and text[0] > " " else text.strip())
             else:
                 raise ValueError  # noqa: TRY301 - the same sentence as below
+            since = (moment if moment.tzinfo is not None else self._placed(moment)) - _EPOCH
         except (ValueError, OverflowError):
-            raise ValueError("is no time") from None
-        try:
-            since = self._aware(moment) - _EPOCH
-        except OverflowError:
             raise ValueError("is no time") from None
         return (since.days * 86_400 + since.seconds) * NS_PER_S + since.microseconds * 1000
 
-    def _aware(self, moment: datetime) -> datetime:
-        if moment.tzinfo is not None:
-            return moment
+    def _placed(self, moment: datetime) -> datetime:
         if self.zone is None:
             self.n_local += 1
             return moment.replace(tzinfo=UTC)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data import real
 
+from data import real
 from headway import account
 from headway.errors import ArgumentError, SourceError
 from headway.model.mtbf import Mtbf
