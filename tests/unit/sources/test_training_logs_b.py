@@ -1,6 +1,7 @@
 """Training logs of torchtitan, MaxText, nanoGPT, the HF Trainer, Lightning and TensorBoard, and their traps."""
 
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from headway.ledger.account import account
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.hftrainer import MOST_STEPS, HFTrainer
+from headway.sources.tensorboard import TRIED, TensorBoard
+from headway.sources.tfrecord import checksum, checksums
 
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
 
@@ -121,3 +124,174 @@ def test_hf_rows_have_no_overlap(tmp_path):
     run, _ = of_text(HFTrainer(), tmp_path, state(*({"eval_runtime": 0.1, "step": n} for n in range(0, 21, 3)), END))
     rows = run.processes[0].rows
     assert np.all(rows.start[1:] >= rows.end[:-1])
+
+
+# TensorBoard
+
+
+def field(name, value):
+    if isinstance(value, float):
+        return bytes([name << 3 | 1]) + struct.pack("<d", value)
+    if isinstance(value, int):
+        return bytes([name << 3]) + varint(value)
+    return bytes([name << 3 | 2]) + varint(len(value)) + value
+
+
+def varint(number):
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def scalar(tag, value):
+    return field(1, field(1, tag.encode()) + b"\x15" + struct.pack("<f", value))
+
+
+def tensor(tag, value, *, shape=b"", kind=1):
+    return field(
+        1, field(1, tag.encode()) + field(8, field(1, kind) + field(2, shape) + field(4, struct.pack("<f", value)))
+    )
+
+
+def event(wall, step=None, summary=None, **other):
+    body = field(1, float(wall)) + (b"" if step is None else field(2, step))
+    if summary is not None:
+        body += field(5, summary)
+    for name, value in other.items():
+        body += field({"version": 3, "session": 7}[name], value)
+    return body
+
+
+def record(data):
+    size = struct.pack("<Q", len(data))
+    return size + struct.pack("<I", checksum(size)) + data + struct.pack("<I", checksum(data))
+
+
+T0 = 1_700_000_000.0
+VERSION = event(T0, version=b"brain.Event:2")
+
+
+def board(*events, begin=VERSION):
+    return b"".join(record(one) for one in (begin, *events))
+
+
+def points(first, last, every=10, start=T0, each=2.0, tag="train/loss"):
+    return [event(start + each * k, step, scalar(tag, 1.0)) for k, step in enumerate(range(first, last + 1, every), 1)]
+
+
+def test_tb_sample_is_what_is_made_here(tmp_path):
+    data = board(*sample_events())
+    assert (SAMPLES / "tensorboard.events").read_bytes() == data
+
+
+def sample_events():
+    for k in range(1, 9):
+        yield event(T0 + 10 + 4 * k, 10 * k, scalar("train/lr", 0.1))
+        yield event(T0 + 10 + 4 * k + 0.125, 10 * k, scalar("train/loss", 1 / k))
+        if k == 4:
+            yield event(T0 + 10 + 4 * k + 1.5, 10 * k, scalar("eval/loss", 0.5) + scalar("eval/runtime", 1.25))
+
+
+def test_tb_sample(tmp_path):
+    (run,) = load(TensorBoard(), SAMPLES / "tensorboard.events")
+    ledger = account(run)
+    assert ledger.steps.executed == 80
+    assert ledger.seconds == {"startup": 14.125, "evaluation": 1.25, "productive": 26.75}
+    assert "'train/loss'" in said(run)
+
+
+def test_tb_checksums_of_long_and_short_records_fit():
+    data = bytes(range(256)) * 20
+    sizes = [0, 1, 3, 4, 64, 65, 511, 512, 513, 1024, 5000]
+    got = checksums(np.frombuffer(data, np.uint8), np.full(len(sizes), 7), np.array(sizes))
+    assert got.tolist() == [checksum(data[7 : 7 + size]) for size in sizes]
+
+
+def test_tb_a_step_back_is_another_attempt(tmp_path):
+    data = board(*points(10, 50), *points(30, 80, start=T0 + 100))
+    _, ledger = of_text(TensorBoard(), tmp_path, data)
+    assert ledger.attempts == 2
+    assert ledger.steps.executed == 110
+    assert ledger.steps.reworked == 30
+    assert ledger.seconds["recovery"] == pytest.approx(92)
+
+
+def test_tb_files_one_after_the_other_are_attempts(tmp_path):
+    again = event(T0 + 100, version=b"brain.Event:2")
+    _, ledger = of_text(TensorBoard(), tmp_path, board(*points(10, 50), again, *points(60, 80, start=T0 + 100)))
+    assert ledger.attempts == 2
+    assert ledger.steps.reworked == 0
+    assert ledger.seconds["recovery"] == pytest.approx(90)
+
+
+def test_tb_scalars_of_tensors_count_and_others_do_not(tmp_path):
+    vector = [event(T0 + k, k, tensor("weights", 1.0, shape=field(2, field(1, 3)))) for k in range(1, 9)]
+    scalars = [event(T0 + k, k, tensor("epoch_loss", 1.0)) for k in range(1, 9)]
+    text = event(T0, 0, tensor("note", 1.0, kind=7))
+    run, ledger = of_text(TensorBoard(), tmp_path, board(text, *vector, *scalars))
+    assert ledger.steps.executed == 8
+    assert lengths(run) == [0, *[1.0] * 7]
+
+
+def test_tb_losses_of_the_training_go_before_others(tmp_path):
+    other = points(1, 90, every=1, tag="epoch"), points(5, 90, every=5, tag="val/loss")
+    run, ledger = of_text(TensorBoard(), tmp_path, board(*other[0], *other[1], *points(10, 90, tag="loss/total")))
+    assert "'loss/total'" in said(run)
+    assert ledger.steps.executed == 90
+
+
+def test_tb_many_points_are_chosen_from_while_they_come(tmp_path):
+    both = [event(T0 + k, k, scalar("lr", 1.0) + scalar("loss", 1.0)) for k in range(1, 3 * TRIED)]
+    _, ledger = of_text(TensorBoard(), tmp_path, board(*both))
+    assert ledger.steps.executed == 3 * TRIED - 1
+
+
+def test_tb_damaged_data_is_left_out_and_said(tmp_path):
+    data = bytearray(board(*points(1, 20, every=1)))
+    data[-10] ^= 1
+    run, ledger = of_text(TensorBoard(), tmp_path, bytes(data))
+    assert ledger.steps.executed == 19
+    assert "record 21 is of a checksum that does not fit, left out" in said(run)
+
+
+def test_tb_a_damaged_length_ends_the_reading(tmp_path):
+    whole = points(1, 20, every=1)
+    at = len(board(*whole[:9]))
+    data = bytearray(board(*whole))
+    data[at] ^= 1
+    run, ledger = of_text(TensorBoard(), tmp_path, bytes(data))
+    assert ledger.steps.executed == 9
+    assert "record 11 is of a length whose checksum does not fit; nothing after it is read" in said(run)
+
+
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_tb_cut_anywhere_says_so(tmp_path, cut):
+    data = board(*points(1, 20, every=1))
+    run, ledger = of_text(TensorBoard(), tmp_path, data[:-cut])
+    assert ledger.steps.executed == 19 or cut > len(record(points(1, 1, every=1)[0]))
+    assert "cut off" in said(run) or ledger.steps.executed == 19
+
+
+def test_tb_impossible_times_and_steps_are_left_out(tmp_path):
+    odd = [event(wall, 99, scalar("train/loss", 1.0)) for wall in (float("nan"), -1.0, 1e300)]
+    back = event(T0 + 50, -5, scalar("train/loss", 1.0))
+    run, ledger = of_text(TensorBoard(), tmp_path, board(*points(1, 20, every=1), *odd, back))
+    assert ledger.steps.executed == 20
+    assert "3 records are no event, left out" in said(run)
+    assert "record 25 is no step, left out" in said(run)
+
+
+def test_tb_records_that_are_no_events_are_left_out(tmp_path):
+    run, ledger = of_text(TensorBoard(), tmp_path, board(*points(1, 20, every=1), b"\xff" * 20, b"\x0a\x7f", b"\x0b"))
+    assert ledger.steps.executed == 20
+    assert "3 records are no event, left out" in said(run)
+
+
+def test_tb_without_a_scalar_is_an_error(tmp_path):
+    (tmp_path / "log").write_bytes(board())
+    with pytest.raises(SourceError) as caught:
+        load(TensorBoard(), tmp_path / "log")
+    assert caught.value.slug == "no-runs"
