@@ -1,0 +1,182 @@
+"""Slurm: what ``sacct``, ``squeue`` and ``sinfo`` print, as text or JSON, is one pool of jobs and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headway.errors import SourceError
+from headway.ledger.history import Pool
+from headway.sources import files, slurm_guess, slurm_json
+from headway.sources.asked import Asked
+from headway.sources.slurm_jobs import Jobs
+from headway.sources.slurm_nodes import Nodes
+from headway.sources.slurm_table import SACCT, SINFO, SQUEUE, Row, first_header, rows
+from headway.sources.text import Complaints, clean
+
+_MOST_FILES: Final = 1000
+"""So many files of a folder are looked at."""
+_NO_TABLE: Final = "no line in its first 64 KiB is a header of sacct, squeue or sinfo, and it is no JSON of theirs"
+_CLOCKS: Final = frozenset({"start", "end", "elapsed", "elapsed_raw", "submit"})
+
+
+class Slurm:
+    """The source of what Slurm's commands print."""
+
+    name = "slurm"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is nothing that Slurm printed, or None when it is."""
+        if path.is_dir():
+            return None if any(True for _ in _inside(path)) else "no file in the folder is of sacct, squeue or sinfo"
+        return None if _known(head) else _NO_TABLE
+
+    def load(self, path: Path, asked: Asked) -> list[Pool]:
+        """Return the pool of a file, or of all files of Slurm in a folder.
+
+        Raises:
+            SourceError: A table has no header, or lacks columns, or there is no job and no node in it.
+        """
+        if not path.is_dir():
+            return [_Reading(path, asked).pool([path])]
+        chosen = list(_inside(path))
+        others = [one.name for one in _files(path) if one not in set(chosen)]
+        reading = _Reading(path, asked)
+        if others:
+            named = ", ".join(clean(name, 60) for name in others[:3]) + (", …" if len(others) > 3 else "")
+            reading.warnings.append(f"{len(others)} files of the folder are not of Slurm and are not read: {named}")
+        return [reading.pool(chosen)]
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        entries = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
+    except OSError:
+        return []
+    return [one for one in entries[:_MOST_FILES] if one.is_file()]
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    for one in _files(folder):
+        try:
+            if _known(files.head(one)):
+                yield one
+        except OSError:
+            continue
+
+
+def _known(head: bytes) -> bool:
+    return bool(slurm_json.kind(head) or first_header(head) or slurm_guess.kind(head))
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The files of one pool as they are read."""
+
+    path: Path
+    asked: Asked
+    warnings: list[str] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    jobs: Jobs = field(init=False)
+    nodes: Nodes = field(default_factory=Nodes)
+
+    def __post_init__(self) -> None:
+        self.jobs = Jobs(self.asked.devices)
+
+    def pool(self, paths: Iterable[Path]) -> Pool:
+        """Read the files, and return the pool that they tell."""
+        for path in paths:
+            self._read(path)
+        jobs = self.jobs.all()
+        if not jobs and not len(self.nodes):
+            raise SourceError(
+                f"Cannot find a job or a node in {self._shown}: the header is there, and no record that can be used"
+                + "".join(f"; {warning}" for warning in self.warnings[:1]),
+                "Write it again with more columns, see docs/sources/slurm.md",
+                "no-runs",
+                path=self._shown,
+            )
+        told = [*self.warnings, *self.jobs.warnings()] if jobs else [*self.warnings]
+        told += self.nodes.warnings() if len(self.nodes) else ()
+        snapshot = SACCT not in self.kinds
+        running = sum(job.milli for job in jobs if job.start_ns is not None) / 1000
+        devices = self.asked.capacity or self.nodes.devices
+        if jobs and snapshot:
+            told.append(_of_snapshot(len(jobs), sum(job.start_ns is not None for job in jobs), running, devices))
+            devices = None
+        totals: dict[str, int] | None = None
+        if jobs and not self.jobs.timed:
+            totals = {}
+            for job in jobs:
+                if job.start_ns is not None and job.end_ns is not None:
+                    totals[job.state] = totals.get(job.state, 0) + (job.end_ns - job.start_ns) * job.milli // 1000
+            told.append("no column tells when jobs ran, only how long: the window, queue and waits are unknown")
+        moments = [at for job in jobs for at in (job.end_ns, job.start_ns, job.submit_ns) if at is not None]
+        seen = self.jobs.seen_ns
+        return Pool(
+            clean(self.path.name) or self._shown,
+            Slurm.name,
+            jobs=() if totals is not None else jobs,
+            devices=devices,
+            outages=() if snapshot else self.nodes.outages(),
+            end_ns=None if seen is None or totals is not None else max([seen, *moments]),
+            totals_ns=totals,
+            path=self._shown,
+            warnings=told,
+        )
+
+    @property
+    def _shown(self) -> str:
+        return clean(str(self.path), 4096)
+
+    def _read(self, path: Path) -> None:
+        """Read one file into the jobs or the nodes."""
+        complaints = Complaints(clean(path.name))
+        for place, kind, row in self._records(path, complaints):
+            why = self.nodes.add(row) if kind == SINFO else self.jobs.add(row, kind)
+            if why:
+                what = "node" if kind == SINFO else "job"
+                complaints.add(f"no {what} that can be counted, left out", place, why)
+        self.warnings += complaints.sentences()
+
+    def _records(self, path: Path, complaints: Complaints) -> Iterator[tuple[int, str, Row]]:
+        head = files.head(path)
+        if kind := slurm_json.kind(head):
+            complaints.noun = "record"
+            self.kinds.add(kind)
+            yield from slurm_json.records(path, kind, complaints)
+            return
+        found = first_header(head)
+        if found is None:
+            found = slurm_guess.header(head)
+            if found is None or found.kind == SACCT:
+                raise SourceError(
+                    f"Cannot read {clean(str(path), 4096)}: it looks like sacct without its header line, "
+                    "and columns cannot be told apart",
+                    "Write it again without -n or --noheader, or put the line of names before it",
+                    "no-header",
+                    path=str(path),
+                )
+            self.warnings.append(slurm_guess.told(found, clean(path.name)))
+        names = set(found.columns.values())
+        if found.kind != SINFO and (not names & _CLOCKS or not names & {"job", "raw"}):
+            raise SourceError(
+                f"Cannot read {clean(str(path), 4096)}: its columns tell no time of a job",
+                "Write it again with sacct -a -P -o JobID,State,Submit,Start,End,ElapsedRaw,AllocTRES,ReqTRES",
+                "no-columns",
+                path=str(path),
+            )
+        self.kinds.add(found.kind)
+        for place, header, row in rows(path, found, complaints):
+            yield place, header.kind, row
+
+
+def _of_snapshot(n_jobs: int, n_running: int, devices: float, capacity: int | None) -> str:
+    """Return what a list of the jobs of one moment tells."""
+    of = f" of {capacity}" if capacity else ""
+    return (
+        f"{SQUEUE} shows one moment: {n_running} of {n_jobs} jobs had {devices:g}{of} devices then; jobs that ended "
+        "before are not in it, so that what was free, queued or held before cannot be told: use sacct for that"
+    )

@@ -1,0 +1,214 @@
+"""What Slurm writes in its fields: moments, durations, counts of GPUs, states, lists of nodes."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from headway.clock import NS_PER_S
+
+NOTHING: Final = frozenset({"", "unknown", "none", "n/a", "(null)", "null", "none assigned", "invalid"})
+"""What Slurm writes where it has nothing to say, in lower case."""
+MOST_DEVICES: Final = 10_000_000
+"""A job or node of more GPUs is damage."""
+STATES: Final = {
+    "BF": "boot_fail", "CA": "cancelled", "CD": "completed", "CF": "configuring", "CG": "completing",
+    "DL": "deadline", "F": "failed", "NF": "node_fail", "OOM": "out_of_memory", "PD": "pending", "PR": "preempted",
+    "R": "running", "RD": "resv_del_hold", "RF": "requeue_fed", "RH": "requeue_hold", "RQ": "requeued",
+    "RS": "resizing", "RV": "revoked", "S": "suspended", "SE": "special_exit", "SI": "signaling",
+    "SO": "stage_out", "ST": "stopped", "TO": "timeout",
+}  # fmt: skip
+"""Short and long names of the states of jobs."""
+LIVE: Final = frozenset(
+    {"running", "suspended", "completing", "configuring", "resizing", "signaling", "stage_out", "stopped"}
+)
+"""States of a job that holds its devices."""
+WAITING: Final = frozenset({"pending", "requeue_hold", "requeue_fed", "resv_del_hold", "special_exit"})
+"""States of a job in the queue."""
+LONG: Final = frozenset({*STATES.values(), "launch_failed", "reconfig_fail", "power_up_node", "update_db"})
+"""Every state of a job."""
+MOST_TASKS: Final = 10_000_000
+MOST_NODES: Final = 200_000
+_WORD: Final = re.compile(r"[A-Za-z_]+")
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+_LENGTH: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(\d{1,8}):(\d\d)(?:\.\d*)?", re.ASCII)
+_GPU: Final = re.compile(r"(?:gres[/:])?gpu(?:[:=](?!\d+$)([^:=]+))?(?:([:=])(\d+))?", re.ASCII)
+_IN_BRACKETS: Final = re.compile(r"\([^)]*\)?")
+_TASKS: Final = re.compile(r"_\[([0-9,:-]+)(?:%(\d+))?", re.ASCII)
+_NODES: Final = re.compile(r"(?:[^,\[\]\s]|\[[^\]]*\])+")
+_PIECES: Final = re.compile(r"\[[^\]]*\]|[^\[\]]+")
+_YEARS: Final = (1971, 2200)
+
+
+def nothing(text: str) -> bool:
+    """Return whether a field says nothing.
+
+    Example:
+        >>> nothing("Unknown"), nothing("0")
+        (True, False)
+    """
+    return text.strip().lower() in NOTHING
+
+
+class Moments:
+    """Reads moments, and notes whether one came without its zone.
+
+    Attributes:
+        local: Whether a moment had no zone; it was read as UTC.
+    """
+
+    def __init__(self) -> None:
+        self.local = False
+
+    def read(self, text: str) -> int | None:
+        """Return a moment [ns since the Unix epoch]; None where the field says nothing.
+
+        Raises:
+            ValueError: It is no moment, or none of a year from 1971 to 2200.
+
+        Example:
+            >>> Moments().read("2023-01-15T03:01:10") // 10**9
+            1673751670
+            >>> Moments().read("N/A")
+        """
+        text = text.strip()
+        if nothing(text):
+            return None
+        if text.isdecimal() and text.isascii() and len(text) < 12:
+            return _in_range(datetime.fromtimestamp(int(text), UTC)) if int(text) else None
+        if not (match := _MOMENT.fullmatch(text)):
+            raise ValueError(f"{text[:40]} is no moment as 2024-01-31T12:00:00")
+        self.local |= match[2] is None
+        return _in_range(datetime.fromisoformat(match[1] + (match[2] or "Z")))
+
+
+def _in_range(moment: datetime) -> int:
+    if not _YEARS[0] <= moment.year <= _YEARS[1]:
+        raise ValueError(f"{moment:%Y-%m-%d} is outside the years {_YEARS[0]} to {_YEARS[1]}")
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1) * NS_PER_S
+
+
+def length(text: str) -> int | None:
+    """Return a duration, of seconds or as ``[days-][hours:]minutes:seconds`` [ns]; None where there is none.
+
+    Example:
+        >>> length("1-00:15:56") // 10**9, length("4:59") // 10**9, length("87356") // 10**9
+        (87356, 299, 87356)
+    """
+    text = text.strip()
+    if text.isdecimal() and text.isascii() and len(text) < 12:
+        return int(text) * NS_PER_S
+    if not (match := _LENGTH.fullmatch(text)):
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * NS_PER_S
+
+
+def gpus(text: str) -> int | None:
+    """Return how many GPUs a list of resources names; None where it names no resource at all.
+
+    A total such as ``gres/gpu=8`` counts, else its kinds such as ``gres/gpu:h100=8`` are added up.
+
+    Raises:
+        ValueError: There are more than any machine has.
+
+    Example:
+        >>> gpus("billing=97,cpu=1,gres/gpu=8,gres/gpu:h100=8"), gpus("gpu:ampere:8(S:0-1)"), gpus("cpu=4"), gpus("")
+        (8, 8, 0, None)
+    """
+    if "gpu" not in text:
+        return None if nothing(text) else 0
+    total, kinds = None, 0
+    for item in _IN_BRACKETS.sub("", text).split(","):
+        if not (match := _GPU.fullmatch(item.strip())):
+            continue
+        kind, sign, count = match.groups()
+        if count and (len(count) > 8 or int(count) > MOST_DEVICES):
+            raise ValueError(f"{count[:40]} GPUs are more than any machine has")
+        if sign == "=" and not kind:
+            total = int(count)
+        else:
+            kinds += int(count or 1)
+    return kinds if total is None else total
+
+
+def state(text: str) -> str:
+    """Return a state of a job as one long word; nothing where it is none.
+
+    Example:
+        >>> state("CANCELLED by 1185"), state("PD"), state("OUT_OF_ME+"), state("Tuesday")
+        ('cancelled', 'pending', 'out_of_memory', '')
+    """
+    if not (match := _WORD.match(text.strip())):
+        return ""
+    word = match[0]
+    if word in STATES:
+        return STATES[word]
+    word = word.lower()
+    if word in LONG:
+        return word
+    if not text.strip().endswith("+"):
+        return ""
+    cut = [long for long in LONG if long.startswith(word)]
+    return cut[0] if len(cut) == 1 else ""
+
+
+def tasks(text: str) -> int:
+    """Return how many tasks of an array a record in the queue may run at once; 1 where it is no array.
+
+    Example:
+        >>> tasks("42_[7-8%1]"), tasks("42_[0-6:2,9]"), tasks("42_3")
+        (1, 5, 1)
+    """
+    if not (match := _TASKS.search(text)):
+        return 1
+    count = 0
+    for part in match[1].split(","):
+        span, _, step = part.partition(":")
+        low, _, high = span.partition("-")
+        if low.isdecimal() and len(low) < 10:
+            last = int(high) if high.isdecimal() and len(high) < 10 else int(low)
+            each = int(step) if step.isdecimal() and len(step) < 10 else 1
+            count += max(last - int(low), 0) // max(each, 1) + 1
+    limit = int(match[2]) if match[2] and len(match[2]) < 10 else 0
+    return min(count, limit or count, MOST_TASKS) or 1
+
+
+def nodes(text: str) -> list[str]:
+    """Return the names in a list of nodes.
+
+    Raises:
+        ValueError: They are more than any machine has, or no list of names.
+
+    Example:
+        >>> nodes("gpu[08-10,12],login1")
+        ['gpu08', 'gpu09', 'gpu10', 'gpu12', 'login1']
+    """
+    names: list[str] = []
+    for item in _NODES.findall(text.strip()):
+        found = [""]
+        for piece in _PIECES.findall(item):
+            found = [name + part for name in found for part in _numbers(piece)]
+            if len(found) > MOST_NODES:
+                raise ValueError(f"{text[:40]} are more nodes than any machine has")
+        names += found
+        if len(names) > MOST_NODES:
+            raise ValueError(f"{text[:40]} are more nodes than any machine has")
+    return names
+
+
+def _numbers(piece: str) -> list[str]:
+    """Return what a piece of a node's name stands for: itself, or all numbers in its brackets."""
+    if not piece.startswith("["):
+        return [piece]
+    numbers: list[str] = []
+    for part in piece[1:-1].split(","):
+        low, dash, high = part.partition("-")
+        if not dash:
+            numbers.append(low)
+        elif low.isdecimal() and high.isdecimal() and len(high) < 10 and 0 <= int(high) - int(low) < MOST_NODES:
+            numbers += [f"{number:0{len(low)}}" for number in range(int(low), int(high) + 1)]
+        else:
+            raise ValueError(f"{piece[:40]} is no list of numbers")
+    return numbers

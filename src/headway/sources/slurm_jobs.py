@@ -1,0 +1,299 @@
+"""Jobs from the records of ``sacct`` and ``squeue``: one an attempt, steps not added to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from headway.clock import NS_PER_S
+from headway.ledger.history import Job
+from headway.sources import slurm_fields as fields
+from headway.sources.slurm_table import SQUEUE, Row
+from headway.sources.text import clean
+from headway.units import show_seconds
+
+_DEVICES: Final = ("alloc_tres", "alloc_gres", "req_tres", "req_gres")
+_MOMENTS: Final = ("start", "end", "elapsed", "elapsed_raw")
+_SLACK_NS: Final = 2 * NS_PER_S
+_CHANGES_NS: Final = frozenset({1800 * NS_PER_S, 3600 * NS_PER_S, 7200 * NS_PER_S})
+"""By how much clocks are put forward or back [ns]."""
+_LATE: Final = 1 << 62
+_STEPS: Final = {"batch": 2, "0": 1, "extern": -1}
+"""Whose state is a job's that has no record of its own: the highest counts."""
+
+
+@dataclass(slots=True)
+class _Steps:
+    """What is known of a job from its steps."""
+
+    milli: int
+    begin_ns: int
+    end_ns: int | None
+    state: str
+    rank: int
+    whole: bool = False
+    account: str = ""
+
+
+class Jobs:
+    """Jobs as they are read, each attempt once, in any order.
+
+    Attributes:
+        moments: What read their moments; it knows whether they had a zone.
+        seen_ns: The latest moment at which a job was seen to run [ns since the Unix epoch]; None: none was.
+        timed: Whether a record named a beginning or an end.
+    """
+
+    def __init__(self, devices: int | None = None) -> None:
+        self.moments = fields.Moments()
+        self.seen_ns: int | None = None
+        self.timed = False
+        self._devices = devices
+        self._jobs: dict[str, Job | list[Job]] = {}
+        self._steps: dict[str, _Steps] = {}
+        self._last = ""
+        self._cluster: str | None = None
+        self._words: dict[str, str] = {}
+        self._counts = dict.fromkeys(("repeated", "moved", "early", "arrays", "bare", "sized", "gpus", "records"), 0)
+        self._early_ns = 0
+
+    def add(self, row: Row, kind: str) -> str:
+        """Take one record, and return why it cannot be used; nothing where it can.
+
+        Args:
+            row: What it says.
+            kind: The command that printed it.
+        """
+        ident = row.get("job") or row.get("raw") or ""
+        base, dot, step = ident.partition(".")
+        if not base[:1].isdecimal() or not base.isascii():
+            return f"{ident[:40] or 'nothing'} is no number of a job"
+        try:
+            if not dot:
+                self._last = base
+                self._add_job(self._key(base, row.get("cluster", "")), row, kind)
+            elif base != self._last:
+                self._add_step(clean(base, 80), step, row)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def _key(self, ident: str, cluster: str) -> str:
+        """Return a job's number, with its cluster where that is not the first one."""
+        if self._cluster is None and cluster:
+            self._cluster = cluster
+        ident = clean(ident, 80)
+        return f"{clean(cluster, 60)}/{ident}" if cluster and cluster != self._cluster else ident
+
+    def _word(self, text: str) -> str:
+        """Return a name fit for a screen; equal ones are kept once."""
+        known = self._words.get(text)
+        if known is None:
+            known = self._words[text] = clean(text)
+        return known
+
+    def _add_job(self, key: str, row: Row, kind: str) -> None:
+        state = fields.state(row.get("state", "")) or self._word(row.get("state", "").lower()) or "unknown"
+        submit = self.moments.read(row.get("submit", ""))
+        start, end = self._held(row, state)
+        milli = self._milli(row, state)
+        if start is not None and submit is not None:
+            eligible = self.moments.read(row.get("eligible", ""))
+            if eligible is not None and eligible > submit and milli:
+                self._counts["early"] += 1
+                self._early_ns += min(eligible, max(start, submit)) - submit
+        if kind == SQUEUE and state in fields.LIVE:
+            end = None
+        job = Job(
+            id=key, milli=milli, state=state, submit_ns=submit, start_ns=start, end_ns=end,
+            name=self._word(row.get("name", "")), user=self._word(row.get("user", "")),
+            account=self._word(row.get("account", "")), partition=self._word(row.get("partition", "")),
+        )  # fmt: skip
+        self._keep(key, job)
+
+    def _held(self, row: Row, state: str) -> tuple[int | None, int | None]:
+        """Return when a job got its devices and gave them back [ns since the Unix epoch]."""
+        start, end = self.moments.read(row.get("start", "")), self.moments.read(row.get("end", ""))
+        elapsed = _elapsed(row)
+        self.timed |= start is not None or end is not None
+        if state in fields.WAITING:
+            return None, None
+        if "start" not in row and elapsed:
+            end = elapsed if end is None else end
+            start = end - elapsed
+        if start is None:
+            return None, end
+        if end is None:
+            return start, self._going_on(start, elapsed, state)
+        if end < start:
+            raise ValueError("it ends before it starts")
+        if start == end and _never_allocated(row):
+            return None, end
+        return start, self._checked(start, end, elapsed)
+
+    def _going_on(self, start: int, elapsed: int | None, state: str) -> int | None:
+        """Return when a job ended that has no End; None where it still goes on."""
+        if state in fields.LIVE or state == "unknown":
+            if elapsed is not None:
+                self.seen_ns = max(self.seen_ns or 0, start + elapsed)
+            return None
+        if elapsed is None:
+            raise ValueError(f"it is {state}, and no End says since when")
+        return start + elapsed
+
+    def _checked(self, start: int, end: int, elapsed: int | None) -> int:
+        """Return when a job ended, where Elapsed says otherwise than End."""
+        if elapsed is None or abs(end - start - elapsed) <= _SLACK_NS:
+            return end
+        self._counts["moved"] += 1
+        return start + elapsed if abs(end - start - elapsed) in _CHANGES_NS else end
+
+    def _milli(self, row: Row, state: str) -> int:
+        """Return how many devices a job has or asked for, in thousandths."""
+        self._counts["records"] += 1
+        if not any(name in row for name in _DEVICES):
+            return 1000 * (self._devices or 1)
+        self._counts["sized"] += 1
+        named = [fields.gpus(row[name]) for name in ("alloc_tres", "req_tres") if name in row]
+        found = next((count for count in named if count), 0)
+        if not found:
+            each = [fields.gpus(row[name]) for name in ("alloc_gres", "req_gres") if name in row]
+            named += each
+            found = next((count for count in each if count), 0) * self._nodes(row)
+        if found > fields.MOST_DEVICES:
+            raise ValueError(f"{found} GPUs are more than any machine has")
+        self._counts["gpus"] += found > 0
+        self._counts["bare"] += not found and all(count is None for count in named)
+        n_tasks = fields.tasks(row.get("job", "")) if state in fields.WAITING else 1
+        self._counts["arrays"] += n_tasks > 1
+        return 1000 * min(found * n_tasks, fields.MOST_DEVICES)
+
+    def _nodes(self, row: Row) -> int:
+        for name in ("nodes", "n_nodes"):
+            text = row.get(name, "")
+            if text.isdecimal() and text.isascii() and 0 < len(text) < 8 and int(text):
+                return int(text)
+        return 1
+
+    def _add_step(self, key: str, step: str, row: Row) -> None:
+        """Note a step, in case its job has no record of its own."""
+        start, end = self._held(row, state := fields.state(row.get("state", "")) or "unknown")
+        if start is None:
+            return
+        milli = 1000 * (self._devices or 1)
+        if any(name in row for name in _DEVICES):
+            milli = 1000 * (fields.gpus(row.get("alloc_tres", "")) or 0)
+        new = _Steps(milli, start, end, state, _STEPS.get(step, 0), step == "extern", row.get("account", ""))
+        old = self._steps.setdefault(key, new)
+        if old is new:
+            return
+        old.milli = max(old.milli, new.milli)
+        if new.whole or not old.whole:
+            old.begin_ns = new.begin_ns if new.whole else min(old.begin_ns, new.begin_ns)
+            both = (old.end_ns, new.end_ns)
+            old.end_ns = new.end_ns if new.whole else (None if None in both else max(end for end in both if end))
+            old.whole = new.whole
+        if new.rank > old.rank:
+            old.state, old.rank = new.state, new.rank
+
+    def _keep(self, key: str, job: Job) -> None:
+        """Keep a job, once for each time that it was started."""
+        old = self._jobs.get(key)
+        if old is None:
+            self._jobs[key] = job
+            return
+        attempts = old if isinstance(old, list) else [old]
+        for index, other in enumerate(attempts):
+            if _same(job, other):
+                self._counts["repeated"] += 1
+                attempts[index] = max(job, other, key=_told)
+                break
+        else:
+            attempts.append(job)
+        self._jobs[key] = attempts if len(attempts) > 1 else attempts[0]
+
+    def all(self) -> list[Job]:
+        """Return the jobs in the order of time; those that are known by their steps only too."""
+        if self._steps:
+            known = {key.rpartition("/")[2].removesuffix("+0") for key in self._jobs}
+            self._steps = {key: steps for key, steps in self._steps.items() if key.removesuffix("+0") not in known}
+        alone = (
+            Job(
+                id=key, milli=steps.milli, state=steps.state, start_ns=steps.begin_ns, end_ns=steps.end_ns,
+                account=self._word(steps.account),
+            )
+            for key, steps in self._steps.items()
+        )  # fmt: skip
+        kept = chain.from_iterable(jobs if isinstance(jobs, list) else (jobs,) for jobs in self._jobs.values())
+        jobs = [*kept, *alone]
+        jobs.sort(key=lambda job: (job.start_ns if job.start_ns is not None else _LATE, job.id))
+        return jobs
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what the jobs cannot say."""
+        counts = self._counts
+        if self._steps:
+            named = ", ".join(sorted(self._steps)[:3]) + (", …" if len(self._steps) > 3 else "")
+            yield f"{len(self._steps)} jobs have no record of their own and are told by their steps: {named}"
+        if counts["repeated"]:
+            yield f"{counts['repeated']} records are of an attempt that another record tells too: it counts once"
+        if counts["sized"] < counts["records"]:
+            each = f"{self._devices} devices" if self._devices else "one device"
+            yield (
+                f"no column tells the devices of jobs: each counts as {each}, so that device-time is the wall time of "
+                "jobs; add AllocTRES (and ReqTRES) to the columns"
+            )
+        if counts["sized"] and not counts["gpus"] and not any(steps.milli for steps in self._steps.values()):
+            yield "no job has a GPU in AllocTRES, ReqTRES or their like: what jobs held is nothing"
+        if counts["bare"]:
+            yield f"{counts['bare']} jobs name no resources at all: they count as without devices"
+        if counts["arrays"]:
+            yield (
+                f"{counts['arrays']} records are arrays in the queue: each is one job that asks for the devices of "
+                "all tasks that may run at once"
+            )
+        if counts["moved"]:
+            yield (
+                f"{counts['moved']} jobs end elsewhere than Start and Elapsed say; where clocks were put forward or "
+                "back, Elapsed counts, else End"
+            )
+        if counts["early"]:
+            yield (
+                f"waits are counted from Submit; {counts['early']} jobs were not eligible at first (a dependency, a "
+                f"hold, a time to begin), for {show_seconds(self._early_ns / NS_PER_S)} in all"
+            )
+        if self.moments.local:
+            yield (
+                "moments have no zone and are read as UTC; a job over a change to or from daylight saving time may be "
+                "an hour too long or too short: set SLURM_TIME_FORMAT='%Y-%m-%dT%H:%M:%S%z' for the command"
+            )
+
+
+def _elapsed(row: Row) -> int | None:
+    """Return how long a job had its devices, also while it was suspended [ns]; None where nobody says."""
+    elapsed = fields.length(row.get("elapsed_raw", ""))
+    if elapsed is None:
+        elapsed = fields.length(row.get("elapsed", ""))
+    return None if elapsed is None else elapsed + (fields.length(row.get("suspended", "")) or 0)
+
+
+def _never_allocated(row: Row) -> bool:
+    """Return whether a job of no length is one that left the queue without having run."""
+    told = [row[name] for name in ("alloc_tres", "node_list") if name in row]
+    return bool(told) and all(fields.nothing(text) for text in told)
+
+
+def _same(one: Job, other: Job) -> bool:
+    """Return whether two records are of one attempt, or one of the queue and one of when it ran."""
+    if one.start_ns == other.start_ns:
+        return one.start_ns is not None or one.submit_ns == other.submit_ns
+    if None in {one.start_ns, other.start_ns}:
+        return None in {one.submit_ns, other.submit_ns} or one.submit_ns == other.submit_ns
+    return False
+
+
+def _told(job: Job) -> tuple[bool, bool, int, str, int]:
+    """Return how much a record tells: that of a job that ran before that of the queue, its end before none."""
+    return (job.start_ns is not None, job.end_ns is not None, job.end_ns or 0, job.state, job.milli)

@@ -1,0 +1,211 @@
+"""What ``--json`` makes of Slurm's commands, one record at a time."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from headway.sources import files
+from headway.sources.slurm_table import SACCT, SINFO, SQUEUE, Row
+from headway.sources.text import Complaints
+
+_LIST: Final = re.compile(r'"(jobs|nodes|sinfo)"\s*:\s*\[')
+_BETWEEN: Final = re.compile(r"[\s,]*")
+_FIRST_KEY: Final = re.compile(r'\{\s*("[^"]{1,100}")\s*:')
+_PIECE: Final = 1 << 20
+_MOST: Final = 1 << 24
+"""A longer record is none [characters]."""
+_DECODER: Final = json.JSONDecoder()
+
+
+def kind(head: bytes) -> str | None:
+    """Return which command printed JSON; None where none did.
+
+    Example:
+        >>> kind(b'{"jobs": [{"job_id": 7, "job_state": ["RUNNING"], "tres_alloc_str": ""}]}')
+        'squeue'
+    """
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip().decode("utf-8", "replace")
+    if not text.startswith("{") or not (found := _LIST.search(text)):
+        return None
+    if found[1] != "jobs":
+        return SINFO if '"state"' in text and ('"gres"' in text or '"partition' in text) else None
+    if '"job_state"' in text or '"tres_alloc_str"' in text or '"accrue_time"' in text:
+        return SQUEUE
+    return SACCT if '"association"' in text or '"tres"' in text or '"allocation_nodes"' in text else None
+
+
+def records(path: Path, found: str, complaints: Complaints) -> Iterator[tuple[int, str, Row]]:
+    """Yield each record: its number, the command, what it says; what is none is complained of.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    make = {SACCT: _accounted, SQUEUE: _queued, SINFO: _node}[found]
+    for number, record in enumerate(_objects(path, complaints), 1):
+        try:
+            rows = list(make(record))
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            complaints.add("no record, left out", number, f"{type(error).__name__}: {error}")
+            continue
+        for row in rows:
+            yield number, found, row
+
+
+def _pieces(path: Path, complaints: Complaints) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    try:
+        with files.plain(path) as file:
+            while data := file.read1(_PIECE):
+                yield decoder.decode(data)
+    except files.BROKEN as error:
+        complaints.add("the last before the gzip breaks", "?", str(error))
+
+
+def _objects(path: Path, complaints: Complaints) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of the list; where one is damaged, reading goes on at the next that begins as the first."""
+    pieces = _pieces(path, complaints)
+    text, at = "", 0
+    while not (opened := _LIST.search(text)):
+        more = next(pieces, None)
+        if more is None or len(text) > _MOST:
+            return
+        text += more
+    at, number = opened.end(), 0
+    begin: re.Pattern[str] | None = None
+    while True:
+        at = _past(text, at)
+        if text.startswith("]", at):
+            return
+        if begin is None and (key := _FIRST_KEY.match(text, at)):
+            begin = re.compile(rf"\{{\s*{re.escape(key[1])}\s*:")
+        try:
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            text, at = text[at:], 0
+            if len(text) < _MOST and (more := next(pieces, None)) is not None:
+                text += more
+                continue
+            number += 1
+            complaints.add("no record, left out", number, str(error) if text.strip() else "the file is cut before it")
+            again = begin.search(text, 1) if begin else None
+            if again is None:
+                return
+            at = again.start()
+            continue
+        number += 1
+        if isinstance(value, dict):
+            yield value
+        else:
+            complaints.add("no record, left out", number, "it is no object")
+
+
+def _past(text: str, at: int) -> int:
+    """Return the place after blanks and commas."""
+    found = _BETWEEN.match(text, at)
+    return found.end() if found else at
+
+
+def _text(value: Any) -> str:
+    """Return a number or a word of JSON as text; a number that is not set is nothing."""
+    if isinstance(value, Mapping):
+        return _text(value.get("number")) if value.get("set", True) and not value.get("infinite") else ""
+    if isinstance(value, list):
+        return " ".join(_text(one) for one in value[:1])
+    if value is None or isinstance(value, bool):
+        return ""
+    return str(value) if isinstance(value, str | int) else f"{value:.0f}"
+
+
+def _moment(value: Any) -> str:
+    text = _text(value)
+    return "" if text == "0" else text
+
+
+def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the record of a job of ``sacct --json``."""
+    time, tres = job["time"], job.get("tres") or {}
+    state = job["state"]
+    yield {
+        "job": _ident(job),
+        "state": _text(state["current"] if isinstance(state, Mapping) else state),
+        "submit": _moment(time.get("submission")), "eligible": _moment(time.get("eligible")),
+        "start": _moment(time.get("start")), "end": _moment(time.get("end")),
+        "elapsed_raw": _text(time.get("elapsed")),
+        "suspended": _text(time["suspended"]) if isinstance(time.get("suspended"), int | Mapping) else "",
+        "alloc_tres": _tres(tres.get("allocated")), "req_tres": _tres(tres.get("requested")),
+        "node_list": _text(job.get("nodes")), "name": _text(job.get("name")), "account": _text(job.get("account")),
+        "user": _text(job.get("user")) or _text((job.get("association") or {}).get("user")),
+        "partition": _text(job.get("partition")), "cluster": _text(job.get("cluster")),
+    }  # fmt: skip
+
+
+def _queued(job: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the record of a job of ``squeue --json``."""
+    yield {
+        "job": _ident(job), "state": _text(job["job_state"]), "submit": _moment(job.get("submit_time")),
+        "eligible": _moment(job.get("eligible_time")), "start": _moment(job.get("start_time")),
+        "alloc_tres": _text(job.get("tres_alloc_str")), "req_tres": _text(job.get("tres_req_str")),
+        "req_gres": _text(job.get("tres_per_node")), "nodes": _text(job.get("node_count")),
+        "name": _text(job.get("name")), "user": _text(job.get("user_name")), "account": _text(job.get("account")),
+        "partition": _text(job.get("partition")), "cluster": _text(job.get("cluster")),
+    }  # fmt: skip
+
+
+def _ident(job: Mapping[str, Any]) -> str:
+    """Return a job's number as sacct prints it: of a task ``array_task``, of a part ``job+part``."""
+    array, parts = _object(job.get("array")), _object(job.get("het"))
+    array_id = _text(array.get("job_id", job.get("array_job_id")))
+    if array_id not in {"", "0"}:
+        task = _text(array.get("task_id", job.get("array_task_id")))
+        waiting = _text(array.get("task", job.get("array_task_string")))
+        if task and not waiting:
+            return f"{array_id}_{task}"
+        if waiting:
+            return f"{array_id}_[{waiting.strip('[]')}]"
+    het_id = _text(parts.get("job_id", job.get("het_job_id")))
+    if het_id not in {"", "0"}:
+        return f"{het_id}+{_text(parts.get('job_offset', job.get('het_job_offset'))) or 0}"
+    return _text(job["job_id"])
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _tres(value: Any) -> str:
+    """Return a list of resources as sacct prints it."""
+    if not isinstance(value, list):
+        return ""
+    named = [one for one in value if isinstance(one, Mapping)]
+    return ",".join(
+        f"{_text(one.get('type'))}{'/' if one.get('name') else ''}{_text(one.get('name'))}={_text(one.get('count'))}"
+        for one in named
+    )
+
+
+def _node(node: Mapping[str, Any]) -> Iterator[Row]:
+    """Yield the records of nodes of ``sinfo --json`` or ``scontrol show nodes --json``."""
+    names = node.get("nodes")
+    if isinstance(names, Mapping):
+        state = node.get("node", {}).get("state") if isinstance(node.get("node"), Mapping) else node.get("state")
+        gres = node.get("gres") or {}
+        for name in names.get("nodes") or ():
+            yield {"node": _text(name), "state": _flags(state), "gres": _text(gres.get("total"))}
+        return
+    yield {
+        "node": _text(node.get("name") or node.get("hostname")), "state": _flags(node["state"]),
+        "gres": _text(node.get("gres")), "gres_used": _text(node.get("gres_used")),
+        "since": _moment(node.get("reason_changed_at")),
+    }  # fmt: skip
+
+
+def _flags(state: Any) -> str:
+    """Return of the words of a node's state the one that says that it is out of service, else the first."""
+    words = [_text(word) for word in state] if isinstance(state, list) else _text(state).split("+")
+    out = [word for word in words if word.lower().startswith(("drain", "down", "maint", "fail"))]
+    return (out or words or [""])[0]
