@@ -14,8 +14,8 @@ Rules, so that each source need not have its own:
 
 * Where step lines carry a time, time decides: order and repeated lines change nothing. A step ends with its line and
   began ``took_ns`` x steps before, but not before the line before. Without ``took_ns`` it began with the line before.
-* Where none carries a time, the file's order decides: steps and spans are laid end to end from 0, and the run says
-  that R is unknown.
+* Where none carries a time, the file's order decides: steps and spans are laid end to end, from the first moment that
+  the log names or from 0, and the run says that R is unknown.
 * A line stands for the steps since the line before it, at most as many as is usual; each is a row of equal length
   and the rows are then ``block``. So many steps that are missing between two lines are a warning.
 * A step number that goes back, or a `banner` between two steps, begins another attempt.
@@ -26,12 +26,14 @@ from __future__ import annotations
 
 import re
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from headway.clock import NS_PER_S
+from headway.sources import files
 from headway.sources.columns import BOUND
 from headway.sources.stepruns import UNKNOWN, Mark, build
 from headway.sources.text import Complaints, clean
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 366 * 86400 * NS_PER_S
 """No step and no span takes longer [ns]."""
+LOOKED_AT: Final = 16 << 20
+"""How far into a file a source looks to recognise it [bytes]."""
+_PIECE: Final = 1 << 18
 _COLOURS: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 _RANK: Final = re.compile(
     r"\s*(?:\[(?:default|rank ?|1,)(\d{1,7})\](?:<\w{1,9}>)?:?|(\d{1,7}):(?=\s))\s?", re.IGNORECASE
@@ -141,6 +146,48 @@ def ending(line: bytes) -> str | None:
     """
     found = _ENDING.search(line)
     return dict(_ENDINGS)[found[0]] if found else None
+
+
+def holds(path: Path, head: bytes, mark: bytes, line: re.Pattern[bytes]) -> bool:
+    """Return whether a line near the beginning of a file is of a kind, for a source that is asked to recognise it.
+
+    Args:
+        path: The file.
+        head: Its beginning, see `headway.sources.registry.Source`.
+        mark: What such a line holds: looked for first, as it is quick.
+        line: What such a line matches, anywhere in it.
+    """
+    if path.is_dir():
+        return False
+    if mark in head and line.search(head):
+        return True
+    left, before = LOOKED_AT, b""
+    with suppress(OSError, *files.BROKEN), files.plain(path) as file:
+        while left > 0 and (piece := file.read(min(left, _PIECE))):
+            left -= len(piece)
+            both = before + piece
+            if mark in both and line.search(both):
+                return True
+            before = piece[-4096:]
+    return False
+
+
+def seconds_ns(text: str | float, unit: float = 1.0) -> int | None:
+    """Return a length as nanoseconds; None where it is no number from 0 to a year.
+
+    Args:
+        text: A number, or what spells one.
+        unit: What it counts [s].
+
+    Example:
+        >>> seconds_ns("1.5"), seconds_ns("250", 1e-3), seconds_ns("nan"), seconds_ns("-1")
+        (1500000000, 250000000, None, None)
+    """
+    try:
+        value = float(text) * unit
+    except (ValueError, OverflowError):
+        return None
+    return round(value * NS_PER_S) if 0 <= value <= LONGEST / NS_PER_S else None
 
 
 @dataclass

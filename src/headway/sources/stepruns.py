@@ -216,11 +216,19 @@ class _Building:
         if not lines.clocked:
             return sorted(marks, key=lambda mark: mark.line)
         first = int(lines.at[0]) if self.log.earliest is None else self.log.earliest
+        cursor = first
+        for mark in reversed(marks):
+            if mark.at == UNKNOWN:  # before all that has a time: it ended where that begins
+                mark.at = cursor
+                cursor -= max(mark.took, 0)
+                mark.timed = True
+        after: dict[int, int] = {}
         for mark in marks:
-            if mark.at == UNKNOWN:
-                mark.at = first
-            elif lines.shift_from is not None and mark.line >= lines.shift_from:
+            if lines.shift_from is not None and mark.line >= lines.shift_from:
                 mark.at += _HOUR_NS
+            if not mark.timed and mark.took > 0:  # spans of no time of their own follow what has one, and each other
+                after[mark.at] = after.get(mark.at, mark.at) + mark.took
+                mark.at, mark.timed = after[mark.at], True
         if lines.shift_from is not None and self.log.latest is not None:
             self.log.latest = max(self.log.latest, int(lines.at[-1]))
         return sorted(marks, key=lambda mark: (mark.at, mark.line))
@@ -288,7 +296,7 @@ class _Building:
 
     def _first_count(self, step: int, attempt: _Attempt, usual: int) -> int:
         begun = [mark.step for mark in attempt.marks if mark.kind == "restored" and mark.step < step]
-        since = begun[-1] if begun else self.log.first - 1
+        since = max([self.log.first - 1, *begun[-1:]])
         return max(1, min(usual, step - since))
 
     def _by_clock(self, lines: Lines, attempts: Sequence[_Attempt]) -> None:
@@ -331,12 +339,12 @@ class _Building:
             )
 
     def _end_to_end(self, lines: Lines, attempts: Sequence[_Attempt]) -> None:
-        """Lay steps and spans one after the other, from 0, in the order of the file."""
+        """Lay steps and spans one after the other in the order of the file, from the first moment it names, or 0."""
         if (untimed := int((lines.took == UNKNOWN).sum())) > 0:
             self.warnings.append(f"{untimed} lines tell of steps without time or length: they have no length")
         took = np.where(lines.took == UNKNOWN, 0, lines.took)
         lengths = np.where(took > BOUND_PER // lines.count, BOUND_PER, took * lines.count)
-        cursor = 0
+        cursor = self.log.earliest or 0
         for attempt in attempts:
             spans = [mark for mark in attempt.marks if mark.kind == "span" and mark.took != UNKNOWN]
             own = lengths[attempt.first : attempt.last]
@@ -405,14 +413,12 @@ class _Building:
             if start < end:
                 name = names[0] if len(names) == 1 else "unaccounted"
                 if len(names) > 1:
-                    what = f"where {' and '.join(names)} took one time together, counted as unaccounted"
+                    what = f"of {' and '.join(names)} that took one time together, counted as unaccounted"
                     self.log.bad.add(what, marks[0].line)
                 yield Span(category=name, start=start, end=end)
                 return
         for name in names:
-            self.log.bad.add(
-                f"where the log does not tell how long {name} took: it is not counted by itself", marks[0].line
-            )
+            self.log.bad.add(f"of {name} without its length: it is not counted by itself", marks[0].line)
 
     def _zones(self, lines: Lines) -> Iterator[str]:
         if lines.clocked and self.log.n_local:

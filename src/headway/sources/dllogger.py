@@ -1,0 +1,187 @@
+"""Logs of DLLogger, as NeMo and NVIDIA's examples write them: ``DLLL {json}``, a line a step or so."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from headway.clock import NS_PER_S
+from headway.sources import files
+from headway.sources.mllog import whole
+from headway.sources.steplines import LONGEST, StepLines, ending, holds, seconds_ns
+from headway.sources.text import clean
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headway.ledger.history import Run
+    from headway.sources.asked import Asked
+
+MARK: Final = b"DLLL {"
+_LINE: Final = re.compile(rb'DLLL \{[^\r\n]{0,400}?"(?:timestamp|elapsedtime|step|type)"')
+_TIMES: Final = (
+    ("train_step_timing in s", 1.0),
+    ("train_step_timing", 1.0),
+    ("step_time", 1.0),
+    ("iteration_time", 1.0),
+    ("iter_time", 1.0),
+    ("train_iter_time", 1.0),
+    ("step_time_ms", 1e-3),
+)
+"""Under which name a line says how long its step took, and the unit [s]."""
+_WAITS: Final = ("data_time", "train_data_time", "dataloading_time", "data_loading_time")
+_DEVICES: Final = ("world_size", "num_gpus", "n_gpus", "num_devices", "number_of_gpus", "gpus")
+_EVALUATION: Final = re.compile(r"\b(?:val|valid|validation|eval|test)(?:_|uation|\b)", re.IGNORECASE)
+_TRAINING: Final = re.compile(r"train|^loss$|^lr$|learning_rate", re.IGNORECASE)
+_COUNTERS: Final = ("global_step", "consumed_samples")
+
+
+@dataclass
+class Log:
+    """What a log says.
+
+    Attributes:
+        steps: Its step lines and marks.
+        elapsed_ns: What the last line says has passed since the program began [ns].
+        devices: How many devices its parameters name; None where they name none.
+        epoch, offset, last: Of a log whose steps begin again with each epoch: the epoch, the steps before it, the step.
+    """
+
+    steps: StepLines
+    elapsed_ns: int | None = None
+    devices: int | None = None
+    epoch: int = 0
+    offset: int = 0
+    last: int = -1
+
+
+class DLLogger:
+    """The source of DLLogger logs."""
+
+    name = "dllogger"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no DLLogger log, or None when it is one."""
+        if path.is_dir():
+            return "it is a folder and not a log file"
+        return None if holds(path, head, MARK, _LINE) else 'no line in it holds DLLL {"timestamp": ...}'
+
+    def load(self, path: Path, asked: Asked) -> list[Run]:
+        """Return the run of a log.
+
+        Raises:
+            SourceError: No line tells of a step, slug ``no-runs``.
+            OSError: It cannot be read.
+        """
+        log = read(path)
+        return [log.steps.run(clean(path.stem), asked, devices=log.devices)]
+
+
+def read(path: Path) -> Log:
+    """Return what a log says.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    log = Log(StepLines(DLLogger.name, path, first=0))
+    number = 0
+    try:
+        for number, line in files.lines(path):
+            if MARK in line:
+                _record(log, line, number)
+            elif (reason := ending(line)) is not None:
+                log.steps.close(reason, line=number)
+    except files.BROKEN as error:
+        log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+    return log
+
+
+def _record(log: Log, line: bytes, number: int) -> None:
+    text = line[line.index(MARK) + len(MARK) - 1 :].strip(b"\r\n\0 ")
+    try:
+        found = msgspec.json.decode(text[: text.rindex(b"}") + 1])
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
+        log.steps.bad.add("no record, left out", number, str(error))
+        return
+    data = found.get("data")
+    if not isinstance(data, dict) or found.get("type", "LOG") != "LOG":
+        return
+    at_ns = _clock(log, found, number)
+    step = found.get("step")
+    if isinstance(step, str):
+        if step == "PARAMETER":
+            _parameters(log, data)
+        return
+    numbers = [step] if not isinstance(step, list) else step
+    if not numbers or not all(type(value) is int for value in numbers):
+        return  # a summary of all
+    _line(log, numbers, data, number, at_ns)
+
+
+def _clock(log: Log, found: dict[str, Any], number: int) -> int | None:
+    """Return when a record was written [ns since the Unix epoch]; the first one tells when the program began."""
+    at_ns = _number_ns(found.get("timestamp"), 1 << 31)
+    elapsed_ns = _number_ns(found.get("elapsedtime"))
+    if at_ns is None and isinstance(found.get("datetime"), str):
+        at_ns = log.steps.stamp(found["datetime"], number)
+    if at_ns is None:
+        return None
+    if elapsed_ns is not None and elapsed_ns <= at_ns:
+        if log.elapsed_ns is None or elapsed_ns < log.elapsed_ns - NS_PER_S:
+            log.steps.banner(line=number, at_ns=at_ns - elapsed_ns)
+        log.elapsed_ns = elapsed_ns
+    log.steps.seen(at_ns)
+    return at_ns
+
+
+def _number_ns(value: object, most: float = LONGEST / NS_PER_S) -> int | None:
+    """Return seconds, or what spells them, as nanoseconds; to the microsecond, as they are written."""
+    if not isinstance(value, int | float | str) or isinstance(value, bool):
+        return None
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return round(seconds * 1e6) * 1000 if 0 <= seconds <= most else None
+
+
+def _parameters(log: Log, data: dict[str, Any]) -> None:
+    for name, value in data.items():
+        if name.rsplit("/", 1)[-1].lower() in _DEVICES and (count := whole(value)):
+            log.devices = max(log.devices or 1, count)
+
+
+def _line(log: Log, numbers: list[int], data: dict[str, Any], number: int, at_ns: int | None) -> None:
+    """Note the step, or the evaluation, that a record tells of."""
+    took_ns = next((seconds_ns(data[key], unit) for key, unit in _TIMES if _is_number(data.get(key))), None)
+    evaluates = any(_EVALUATION.search(key) for key in data)
+    trains = took_ns is not None or any(_TRAINING.search(key) for key in data)
+    if evaluates and not trains:
+        log.steps.span("evaluation", line=number, at_ns=at_ns)
+    if not trains and (evaluates or not any(key in data for key in _COUNTERS)):
+        return
+    if len(numbers) == 1 and log.last >= 0:
+        return  # the summary of an epoch, in a log whose steps are [epoch, step]
+    waits = {key: wait for key in _WAITS if _is_number(data.get(key)) and (wait := seconds_ns(data[key])) is not None}
+    log.steps.step(_global(log, numbers, data), line=number, at_ns=at_ns, took_ns=took_ns, waits=waits)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _global(log: Log, numbers: list[int], data: dict[str, Any]) -> int:
+    """Return the number of a step over all epochs."""
+    told = data.get("global_step")
+    if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < 1 << 53:
+        return int(told)
+    if len(numbers) == 1:
+        return numbers[0]
+    epoch, step = numbers[0], numbers[-1]
+    if epoch > log.epoch and step <= log.last:
+        log.offset += log.last + 1
+    log.epoch, log.last = epoch, step
+    return log.offset + step

@@ -1,0 +1,198 @@
+"""Logs of Megatron-LM and Megatron-DeepSpeed: a line for every so many iterations, whose time is the mean of each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from headway.sources import files
+from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
+from headway.sources.text import clean
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headway.ledger.history import Run
+    from headway.sources.asked import Asked
+
+MARK: Final = b"elapsed time per iteration ("
+_LINE: Final = re.compile(rb"iteration +\d+ */ *\d+ *\|[^\r\n]{0,400}?elapsed time per iteration \(m?s\): *[\d.]+")
+_ITERATION: Final = re.compile(
+    r"iteration +(\d{1,20}) */ *(\d{1,20}) *\|(?:.{0,400}?\bconsumed samples: *(\d{1,20}))?"
+    r".{0,400}?elapsed time per iteration \((m?s)\): *([^\s|/]{1,40})"
+)
+_SKIPPED: Final = re.compile(r"number of (skipped|nan) iterations: *(\d{1,18})")
+_WORLD: Final = re.compile(r"using world size: *(\d{1,7})")
+_INTERVAL: Final = re.compile(r"^\s*log_interval \.{2,} *(\d{1,9})\s*$")
+_SAVED: Final = re.compile(r"successfully saved checkpoint (?:from|at) iteration +(\d{1,18})")
+_LOADED: Final = re.compile(r"(?:successfully loaded|loading) checkpoint from .{1,4000}? at iteration +(\d{1,18})")
+_COMPILED: Final = re.compile(r"Compilation time: *([\d.]{1,20}) seconds")
+_DATETIME: Final = re.compile(r"\[([^\]]{1,200})\] datetime: (.{10,40})")
+_TIMER: Final = re.compile(r"(?:^|\|) *([a-z/-]{4,60})(?: \.{2,})?: *(?:\( *[\d.]+ *, *)?([\d.]{1,20})")
+_SPANS: Final = {
+    "save-checkpoint": "checkpoint_save",
+    "load-checkpoint": "checkpoint_restore",
+    "evaluate": "evaluation",
+}
+_WAIT: Final = "batch-generator"
+_OTHERS: Final = (
+    b"using world size", b"log_interval ..", b"saved checkpoint", b"checkpoint from", b"random weights",
+    b"start from random", b"Compilation time", b"datetime:", b"save-checkpoint", b"load-checkpoint",
+    b"evaluate .", b"| evaluate", b"batch-generator:", b"validation loss at", b"exiting program",
+)  # fmt: skip
+
+
+@dataclass
+class Log:
+    """What a log says.
+
+    Attributes:
+        steps: Its step lines and marks.
+        devices: The world size; None where it does not say.
+        n_skipped, n_nan: Iterations whose update was skipped, or whose loss was no number, as its lines say.
+        samples: How many samples were consumed by the last line; None where it does not say.
+        started: When the program was ready to train, and no step has followed [ns since the Unix epoch].
+        inside_ns: What of the time since then is told of otherwise [ns].
+        pending: Categories that lie before the next step line, with the line that says so.
+    """
+
+    steps: StepLines
+    devices: int | None = None
+    n_skipped: int = 0
+    n_nan: int = 0
+    samples: int | None = None
+    started: int | None = None
+    inside_ns: int = 0
+    pending: dict[str, int] = field(default_factory=dict)
+
+
+class Megatron:
+    """The source of Megatron-LM logs."""
+
+    name = "megatron"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no Megatron log, or None when it is one."""
+        if path.is_dir():
+            return "it is a folder and not a log file"
+        return None if holds(path, head, MARK, _LINE) else "no line tells of an iteration and the elapsed time of each"
+
+    def load(self, path: Path, asked: Asked) -> list[Run]:
+        """Return the run of a log.
+
+        Raises:
+            SourceError: No line tells of an iteration, slug ``no-runs``.
+            OSError: It cannot be read.
+        """
+        log = read(path)
+        if log.n_skipped:
+            log.steps.warnings.append(f"{log.n_skipped} iterations were skipped: they took time and changed nothing")
+        if log.n_nan:
+            log.steps.warnings.append(f"{log.n_nan} iterations had a loss that is no number")
+        return [log.steps.run(clean(path.stem), asked, devices=log.devices)]
+
+
+def read(path: Path) -> Log:
+    """Return what a log says.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    log = Log(StepLines(Megatron.name, path))
+    number = 0
+    try:
+        for number, line in files.lines(path):
+            if MARK in line:
+                _iterations(log, line, number)
+            elif any(mark in line for mark in _OTHERS):
+                _other(log, line, number)
+            elif (reason := ending(line)) is not None:
+                log.steps.close(reason, line=number)
+    except files.BROKEN as error:
+        log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+    _flush(log)
+    return log
+
+
+def _iterations(log: Log, line: bytes, number: int) -> None:
+    said = bare(line)
+    found = None
+    for found in _ITERATION.finditer(said.text):
+        step, _, samples, unit, took = found.groups()
+        at_ns = log.steps.stamp(said.text[: found.start()][-60:], number)
+        took_ns = seconds_ns(took, 1e-3 if unit == "ms" else 1.0)
+        if took_ns is None:
+            log.steps.bad.add("no step, left out", number, f"its elapsed time is {clean(took, 40)!r}")
+            continue
+        _flush(log)
+        if log.steps.step(int(step), line=number, at_ns=at_ns, took_ns=took_ns, rank=said.rank):
+            log.started = None
+            log.samples = int(samples) if samples else log.samples
+            for what, count in _SKIPPED.findall(said.text, found.end()):
+                if what == "skipped":
+                    log.n_skipped += int(count)
+                else:
+                    log.n_nan += int(count)
+    if found is None:
+        log.steps.bad.add("no step, left out", number, "it is torn")
+
+
+def _flush(log: Log) -> None:
+    """Tell of what lies before the next step and had no time of its own."""
+    for category, number in log.pending.items():
+        log.steps.span(category, line=number)
+    log.pending.clear()
+
+
+def _other(log: Log, line: bytes, number: int) -> None:
+    text = bare(line).text
+    steps = log.steps
+    if found := _WORLD.search(text):
+        steps.banner(line=number, at_ns=steps.stamp(text, number))
+        log.devices = max(log.devices or 1, int(found[1]))
+    elif found := _INTERVAL.search(text):
+        steps.usual = int(found[1])
+    elif found := _SAVED.search(text):
+        steps.saved(int(found[1]), line=number, at_ns=steps.stamp(text, number))
+        log.pending["checkpoint_save"] = number
+    elif found := _LOADED.search(text):
+        steps.restored(int(found[1]), line=number, at_ns=steps.stamp(text, number))
+    elif "start from random" in text or "random weights" in text:
+        steps.restored(-1, line=number)
+    elif found := _COMPILED.search(text):
+        steps.span("compile", line=number, took_ns=seconds_ns(found[1]))
+    elif "validation loss at" in text:
+        log.pending.setdefault("evaluation", number)
+    elif found := _DATETIME.search(text):
+        _moment(log, found[1], found[2], number)
+    elif "exiting program" in text:
+        steps.close("preempted" if "SIGTERM" in text else "released", line=number)
+    else:
+        _timers(log, text, number)
+
+
+def _moment(log: Log, what: str, when: str, number: int) -> None:
+    """Read ``[what] datetime: when``: how far the startup is, or the end."""
+    at_ns = log.steps.stamp(when, number)
+    if at_ns is None:
+        return
+    if what.startswith(("after training", "exiting program")):
+        log.steps.close("finished" if what.startswith("after") else "released", line=number, at_ns=at_ns)
+    elif log.started is not None and (took_ns := at_ns - log.started - log.inside_ns) > 0:
+        log.steps.span("startup", line=number, at_ns=at_ns, took_ns=took_ns)
+    log.started, log.inside_ns = at_ns, 0
+
+
+def _timers(log: Log, text: str, number: int) -> None:
+    """Read a line of timers [ms]: of old versions one for all, of newer ones a line each with least and most."""
+    for name, took in _TIMER.findall(text.replace("time (ms)", "")):
+        took_ns = seconds_ns(took, 1e-3)
+        if took_ns is None:
+            continue
+        if name in _SPANS:
+            log.pending.pop(_SPANS[name], None)
+            log.steps.span(_SPANS[name], line=number, took_ns=took_ns)
+            log.inside_ns += took_ns
+        elif name == _WAIT:
+            log.steps.wait(name, took_ns)
