@@ -1,0 +1,435 @@
+"""Entries that Google's ``ml-goodput-measurement`` wrote to Cloud Logging, as ``gcloud logging read`` prints them."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.errors import SourceError
+from headway.events import AnyEvent, Close, Notice, Open, Restored, Span, span_category
+from headway.ledger.history import Process, Rows, Run
+from headway.ledger.pieces import Pieces, owned
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.columns import BOUND
+from headway.sources.intervals import Interval, clip, pair
+from headway.sources.text import Complaints, clean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+TOGETHER_NS: Final = 60 * NS_PER_S
+"""So far apart several hosts report the same thing at most [ns]."""
+INTERVALS: Final = {
+    "tpu_init": "device_init",
+    "training_prep": "startup",
+    "elastic_reinit": "custom:elastic_reinit",
+    "elastic_wait": "custom:elastic_wait",
+}
+"""What is reported by its start and its end, and the category it is booked under."""
+CUSTOM: Final = {
+    **dict.fromkeys(("eval", "eval_loop", "eval_step", "evaluation", "validation"), "evaluation"),
+    **dict.fromkeys(("checkpoint", "checkpointing", "checkpoint_save", "save_checkpoint"), "checkpoint_save"),
+    **dict.fromkeys(("checkpoint_load", "checkpoint_restore", "restore_checkpoint"), "checkpoint_restore"),
+}
+"""Custom badput events whose names say what they are; the type is compared in lower case."""
+LOADING: Final = "custom:data_loading"
+_STEP: Final = "step_start"
+_BEGIN: Final = "job_start"
+_DONE: Final = "job_end"
+_LOAD: Final = "data_loading"
+_MOMENTS: Final = (*(f"{name}_{side}" for name in (_LOAD, *INTERVALS) for side in ("start", "end")), _BEGIN, _DONE)
+_PIECE: Final = 1 << 20
+_BETWEEN: Final = re.compile(r"[\s,\[\]\x00\ufeff]*")
+_NEXT: Final = re.compile(r"[\n,][^\S\n]*\{")
+_json: Final = json.JSONDecoder()
+
+_Payload: Any = msgspec.defstruct(
+    "_Payload",
+    [
+        ("job_name", str | None, None),
+        *((f"{name}_time", float | None, None) for name in (*_MOMENTS, _STEP)),
+        ("step_count", float | None, None),
+        ("custom_badput_event_type", str, "unknown"),
+        ("custom_badput_event_start_time", float | None, None),
+        ("custom_badput_event_end_time", float | None, None),
+        ("event_type", str | None, None),
+        ("checkpoint_manager_blocking_start_time", float | None, None),
+        ("checkpoint_manager_blocking_duration_secs", float | None, None),
+        ("checkpoint_manager_start_time", float | None, None),
+        ("checkpoint_manager_duration_secs", float | None, None),
+    ],
+)
+_Entry: Any = msgspec.defstruct("_Entry", [("jsonPayload", _Payload | None, None)], bases=(_Payload,))
+_decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(_Entry).decode
+
+
+class GoogleGoodput:
+    """The source of ``ml-goodput-measurement`` entries: JSON lines, or one JSON array."""
+
+    name = "googlegoodput"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path holds no such entries, or None when it does."""
+        if path.is_dir():
+            return "it is a folder and not a file of log entries"
+        text = head.decode("utf-8", "replace")
+        if text[_BETWEEN.match(text).end() :][:1] != "{":  # type: ignore[union-attr]  # it matches anything
+            return "it does not begin with a JSON entry"
+        for _, entry in _objects(iter([text]), Complaints("")):
+            if entry.job_name is not None and _said(entry):
+                return None
+        return "no entry at its beginning has a job_name and a time such as job_start_time"
+
+    def load(self, path: Path, asked: Asked) -> list[Run]:
+        """Return a run for each job name.
+
+        Raises:
+            SourceError: No entry in it can be used.
+        """
+        bad = Complaints(clean(path.name), "entry at line")
+        jobs: dict[str, _Job] = {}
+        try:
+            for number, entry in _entries(path, bad):
+                name = entry.job_name
+                if name is None:
+                    bad.add("none of ml-goodput-measurement, left out", number)
+                    continue
+                job = jobs.get(name)
+                if job is None:
+                    job = jobs[name] = _Job()
+                try:
+                    job.take(entry)
+                except ValueError as error:
+                    bad.add("left out", number, str(error))
+        except files.BROKEN as error:
+            bad.add("the last: the file breaks off after it", "", str(error))
+        runs = [job.run(clean(name), path, bad.sentences(), asked.devices) for name, job in jobs.items() if job.n]
+        if not runs:
+            raise SourceError(
+                f"Cannot read {clean(str(path), 4096)}: no entry of ml-goodput-measurement in it can be used",
+                "Export the log that the job's recorder writes to, with its jsonPayload",
+                "no-runs",
+                path=str(path),
+            )
+        return sorted(runs, key=lambda run: run.name)
+
+
+def _said(entry: Any) -> bool:
+    return any(getattr(entry, f"{name}_time") is not None for name in (*_MOMENTS, _STEP, "custom_badput_event_start"))
+
+
+def _entries(path: Path, bad: Complaints) -> Iterator[tuple[int, Any]]:
+    """Yield the line and the entry of each object in a file: JSON lines at full speed, all else as it comes."""
+    with files.plain(path) as file:
+        line = file.readline(files.MAX_LINE)
+        while line and not line.strip():
+            line = file.readline(files.MAX_LINE)
+    try:
+        _decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        yield from _objects(_text(path), bad)
+        return
+    for number, line in files.lines(path):
+        try:
+            entry = _decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if line.strip(b" \t\r\n,[]\0"):
+                bad.add("no entry, left out", number, str(error))
+            continue
+        yield number, entry if entry.jsonPayload is None else entry.jsonPayload
+
+
+def _text(path: Path) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    with files.plain(path) as file:
+        while piece := file.read(_PIECE):
+            yield decoder.decode(piece)
+
+
+def _objects(pieces: Iterator[str], bad: Complaints) -> Iterator[tuple[int, Any]]:
+    """Yield the objects in a text one after the other, whatever lies between; what is broken is passed over."""
+    text, at, more = "", 0, True
+    line, counted = 1, 0
+    while True:
+        if more and len(text) - at < _PIECE:
+            piece = next(pieces, None)
+            more = piece is not None
+            line += text.count("\n", counted, at)
+            text, at, counted = text[at:] + (piece or ""), 0, 0
+            continue
+        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches anything
+        if at >= len(text):
+            if not more:
+                return
+            continue
+        line += text.count("\n", counted, at)
+        counted = at
+        try:
+            found, at = _json.raw_decode(text, at)
+            entry = msgspec.convert(found, _Entry)
+        except (ValueError, RecursionError) as error:  # a ValidationError is a ValueError
+            odd = isinstance(error, json.JSONDecodeError | RecursionError)
+            bad.add("no entry, left out", line, "its JSON is malformed" if odd else str(error))
+            if odd:
+                following = _NEXT.search(text, at + 1)
+                at = following.end() - 1 if following else len(text)
+            continue
+        yield line, entry if entry.jsonPayload is None else entry.jsonPayload
+
+
+def _ns(seconds: float) -> int:
+    """Return a time of the log as nanoseconds [ns since the Unix epoch].
+
+    Raises:
+        ValueError: It is no moment from 1970 on that 64 bits can hold.
+    """
+    if not math.isfinite(seconds) or not 0 <= seconds * NS_PER_S < BOUND:
+        raise ValueError(f"its time, {clean(str(seconds), 40)}, is out of range")
+    whole = int(seconds)
+    return whole * NS_PER_S + round((seconds - whole) * NS_PER_S)
+
+
+def _array() -> array[int]:
+    return array("q")
+
+
+@dataclass
+class _Job:
+    """What was said of one job, as columns of times [ns since the Unix epoch]."""
+
+    n: int = 0
+    moments: dict[str, array[int]] = field(default_factory=lambda: {name: _array() for name in _MOMENTS})
+    customs: dict[str, tuple[array[int], array[int]]] = field(default_factory=dict)
+    steps: tuple[array[int], array[int]] = field(default_factory=lambda: (_array(), _array()))
+    saves: list[Span] = field(default_factory=list)
+
+    def take(self, entry: Any) -> None:
+        """Keep what an entry says.
+
+        Raises:
+            ValueError: It says nothing that can be used.
+        """
+        if entry.step_start_time is not None:
+            number = entry.step_count
+            if number is None or not number.is_integer() or abs(number) >= BOUND:
+                raise ValueError("its step_count is no whole number")
+            at = _ns(entry.step_start_time)
+            self.steps[0].append(int(number))
+            self.steps[1].append(at)
+        elif not self._take_rare(entry):
+            raise ValueError("it says nothing that is read here")
+        self.n += 1
+
+    def _take_rare(self, entry: Any) -> bool:
+        for name, times in self.moments.items():
+            if (at := getattr(entry, f"{name}_time")) is not None:
+                times.append(_ns(at))
+                return True
+        for side, at in enumerate((entry.custom_badput_event_start_time, entry.custom_badput_event_end_time)):
+            if at is not None:
+                kind = clean(entry.custom_badput_event_type, 60).lower()
+                self.customs.setdefault(kind, (_array(), _array()))[side].append(_ns(at))
+                return True
+        if entry.event_type == "save":
+            start, took = entry.checkpoint_manager_blocking_start_time, entry.checkpoint_manager_blocking_duration_secs
+        else:
+            start, took = entry.checkpoint_manager_start_time, entry.checkpoint_manager_duration_secs
+        if start is None or took is None:
+            return False
+        category = "checkpoint_save" if entry.event_type == "save" else "checkpoint_restore"
+        begin, end = _ns(start), _ns(start + took)
+        if end < begin:
+            raise ValueError("it took less than no time")
+        self.saves.append(Span(category=category, start=begin, end=end))
+        return True
+
+    def run(self, name: str, path: Path, warnings: list[str], devices: int | None) -> Run:
+        """Return the run of this job."""
+        if devices is None:
+            warnings = [*warnings, "the number of devices is not in the log and 1 is counted; give it with --devices"]
+        all_times = {name: np.unique(np.array(times, np.int64)) for name, times in self.moments.items()}
+        customs = {
+            kind: tuple(np.unique(np.array(times, np.int64)) for times in both) for kind, both in self.customs.items()
+        }
+        number, at = (np.array(column, np.int64) for column in self.steps)
+        order = np.lexsort((number, at))
+        number, at = number[order], at[order]
+        begins = _begins(all_times, [*customs.values()], at, [span.start for span in self.saves], warnings)
+        processes = []
+        for place, begin in enumerate(begins):
+            until = begins[place + 1] if place + 1 < len(begins) else BOUND
+            low, high = np.searchsorted(at, [begin, until]).tolist()
+            attempt = _Attempt(
+                begin,
+                {name: _within(times, begin, until) for name, times in all_times.items()},
+                {kind: tuple(_within(times, begin, until) for times in both) for kind, both in customs.items()},
+                (number[low:high], at[low:high]),
+                [span for span in self.saves if begin <= span.start < until],
+                until,
+            )
+            opened = Open(
+                wall_ns=begin, mono_ns=begin, run=name, attempt=f"a{place:03d}", devices=devices or 1,
+                phases=("source",), rows="step",
+            )  # fmt: skip
+            processes.append(attempt.process(opened))
+            warnings += [f"{opened.attempt}: {sentence}" for sentence in attempt.warnings]
+        return Run(name, GoogleGoodput.name, tuple(processes), clean(str(path), 4096), tuple(warnings))
+
+
+def _within(times: Ints, begin: int, until: int) -> Ints:
+    low, high = np.searchsorted(times, [begin, until])
+    return times[low:high]
+
+
+def _begins(
+    moments: dict[str, Ints], customs: list[Any], steps: Ints, others: list[int], warnings: list[str]
+) -> list[int]:
+    """Return when each attempt began: a job start is another host's unless there was a step, an end or a minute."""
+    columns = [*moments.values(), *(times for both in customs for times in both), steps, np.array(others, np.int64)]
+    earliest = min(int(column.min()) for column in columns if len(column))
+    progress = np.sort(np.concatenate([steps, moments[_DONE]]))
+    begins: list[int] = []
+    last = 0
+    for start in moments[_BEGIN].tolist():
+        if not begins:
+            before = len(progress) and progress[0] < start
+            begins = [earliest, start] if before else [min(earliest, start)]
+            if before:
+                warnings.append(
+                    "entries lie before the first job_start_time: what that attempt's startup took is unknown"
+                )
+        elif start - last > TOGETHER_NS or np.searchsorted(progress, start) > np.searchsorted(progress, begins[-1]):
+            begins.append(start)
+        last = start
+    if not begins:
+        warnings.append("no job_start_time is logged: what the startup took is unknown, and restarts cannot be told")
+    return begins or [earliest]
+
+
+@dataclass
+class _Attempt:
+    """One time that the job ran."""
+
+    begin: int
+    moments: dict[str, Ints]
+    customs: dict[str, Any]
+    steps: tuple[Ints, Ints]
+    saves: list[Span]
+    until: int
+    warnings: list[str] = field(default_factory=list)
+
+    def process(self, opened: Open) -> Process:
+        """Return the process."""
+        columns = [*self.moments.values(), *(times for both in self.customs.values() for times in both), self.steps[1]]
+        moments = [int(column.max()) for column in columns if len(column)] + [span.end for span in self.saves]
+        end = min(max([self.begin, *moments]), self.until)
+        number, start, marks = self._numbers()
+        ends = np.append(start[1:], end)
+        kept = ends > start
+        rows = Rows(number[kept], start[kept], ends[kept])
+        spans = self._spans(end)
+        loads = self._intervals(_LOAD, self.moments[f"{_LOAD}_start"], self.moments[f"{_LOAD}_end"], end)
+        first = int(start[0]) if len(start) else end
+        spans += [Span(category=LOADING, start=low, end=high) for low, high in clip(loads, self.begin, first)]
+        if len(rows):
+            rows = Rows(rows.step, rows.start, rows.end, {"source": _shared(rows, loads, spans)})
+        ending: AnyEvent = (
+            Close(at=end, reason="finished") if len(self.moments[_DONE]) else Notice(name="log_end", at=end)
+        )
+        return Process(opened, (*spans, *marks, ending), rows)
+
+    def _numbers(self) -> tuple[Ints, Ints, list[Restored]]:
+        """Return the steps and their starts, each once, and where the numbers went back without a job start."""
+        number, at = self.steps
+        if np.all(number[1:] > number[:-1]):
+            missing = 0 if not len(number) else int(number[-1] - number[0]) + 1 - len(number)
+            if missing:
+                self.warnings.append(f"{missing} steps are not logged: their time is in the steps before them")
+            return number, at, []
+        kept: list[int] = []
+        marks: list[Restored] = []
+        seen: dict[int, int] = {}
+        for place, (step, time) in enumerate(zip(number.tolist(), at.tolist(), strict=True)):
+            if step in seen:
+                if time - seen[step] <= TOGETHER_NS:
+                    continue
+                marks.append(Restored(step=step - 1, at=time))
+                seen = {}
+            seen[step] = time
+            kept.append(place)
+        if repeats := len(number) - len(kept):
+            self.warnings.append(
+                f"{repeats} steps are reported again, as by another host, and count once from their first report; "
+                "data loading is the time that any of these hosts reported"
+            )
+        if marks:
+            self.warnings.append(
+                f"{len(marks)} times the steps begin again at a lower number without a job_start_time: "
+                "a restart inside the process, and what it redid is rollback"
+            )
+        return number[kept], at[kept], marks
+
+    def _spans(self, end: int) -> list[Span]:
+        found = [
+            (category, self._intervals(name, self.moments[f"{name}_start"], self.moments[f"{name}_end"], end))
+            for name, category in INTERVALS.items()
+        ]
+        for kind, (starts, ends) in self.customs.items():
+            found.append(
+                (CUSTOM.get(kind) or span_category(f"custom:{kind}"), self._intervals(kind, starts, ends, end))
+            )
+        spans = [Span(category=category, start=low, end=high) for category, pairs in found for low, high in pairs]
+        cut = [(span.category, clip([(span.start, span.end)], self.begin, end)) for span in self.saves]
+        return spans + [Span(category=category, start=low, end=high) for category, pairs in cut for low, high in pairs]
+
+    def _intervals(self, what: str, starts: Ints, ends: Ints, end: int) -> list[Interval]:
+        """Return the intervals between starts and ends; of several hosts' the first start and the first end."""
+        if len(starts) == len(ends) and np.all(starts < ends) and np.all(ends[:-1] <= starts[1:]):
+            return list(zip(starts.tolist(), ends.tolist(), strict=True))
+        found = pair(starts.tolist(), ends.tolist())
+        intervals = list(found.intervals)
+        lone = ends[np.searchsorted(starts, ends) == 0]
+        if len(lone):
+            self.warnings.append(f"{len(lone)} ends of {what} have no start: their time is unknown")
+        if found.left_open is not None:
+            if len(self.steps[1]) and self.steps[1][-1] > found.left_open and what != _LOAD:
+                self.warnings.append(f"the last {what} has no end: its time is unknown")
+            elif what != _LOAD:
+                intervals.append((found.left_open, end))
+        return clip(intervals, self.begin, end)
+
+
+def _shared(rows: Rows, loads: list[Interval], spans: list[Span]) -> Ints:
+    """Return how long each row loaded data, less what spans own of that [ns]."""
+    low, high = np.array(loads, np.int64).reshape(-1, 2).T
+    taken = np.array([(span.start, span.end) for span in spans], np.int64).reshape(-1, 2).T
+    pieces = _merged(owned(low.copy(), high.copy()).without(owned(taken[0].copy(), taken[1].copy())))
+    total = np.append(0, np.cumsum(pieces.end - pieces.start))
+
+    def before(times: Ints) -> Ints:
+        place = np.searchsorted(pieces.start, times)
+        inside = np.zeros(len(times), np.int64)
+        some = place > 0
+        inside[some] = np.minimum(times[some], pieces.end[place[some] - 1]) - pieces.start[place[some] - 1]
+        return total[np.maximum(place - 1, 0)] + inside
+
+    return before(rows.end) - before(rows.start)
+
+
+def _merged(pieces: Pieces) -> Pieces:
+    order = np.argsort(pieces.start, kind="stable")
+    return Pieces(pieces.start[order], pieces.end[order], pieces.owner[order])

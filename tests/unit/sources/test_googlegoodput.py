@@ -1,0 +1,240 @@
+"""Entries of ml-goodput-measurement: intervals, restarts, repeats by several hosts, and what is damaged."""
+
+import gzip
+import json
+import random
+
+import pytest
+
+from headway.errors import SourceError
+from headway.ledger.account import account
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.googlegoodput import GoogleGoodput
+
+T0 = 1_700_000_000.0
+
+
+def entry(job="job", **payload):
+    return {
+        "insertId": "x",
+        "jsonPayload": {"job_name": job, "python_logger": "goodput", **payload},
+        "resource": {"labels": {"pod_name": "p-0"}, "type": "k8s_container"},
+        "severity": "INFO",
+    }
+
+
+def attempt(begin, steps, *, step_s=10.0, first_s=30.0, end=False, job="job"):
+    """Return entries: 40 s of init, 60 s of preparation, 5 s of loading, then steps; and when they end."""
+    entries = [
+        entry(job, job_start_time=begin),
+        entry(job, tpu_init_start_time=begin),
+        entry(job, tpu_init_end_time=begin + 40),
+        entry(job, training_prep_start_time=begin + 40),
+        entry(job, training_prep_end_time=begin + 100),
+        entry(job, data_loading_start_time=begin + 100),
+        entry(job, data_loading_end_time=begin + 105),
+    ]
+    at = begin + 105
+    for number, step in enumerate(steps):
+        entries.append(entry(job, step_count=step, step_start_time=at))
+        at += step_s if number else first_s
+    if end:
+        entries.append(entry(job, job_end_time=at))
+    return entries, at
+
+
+def whole():
+    first, at = attempt(T0, range(20))
+    second, end = attempt(at + 100, range(15, 30), end=True)
+    return first + second, end - T0
+
+
+def lines(entries):
+    return "".join(json.dumps(one) + "\n" for one in entries).encode()
+
+
+def read(tmp_path, data, devices=1):
+    path = tmp_path / "entries"
+    path.write_bytes(data)
+    assert GoogleGoodput().recognise(path, files.head(path)) is None
+    return GoogleGoodput().load(path, Asked(devices=devices))
+
+
+def seconds(run):
+    return account(run).seconds
+
+
+def test_the_categories_sum_to_the_wall_time_of_the_job(tmp_path):
+    entries, length = whole()
+    (run,) = read(tmp_path, lines(entries))
+    ledger = account(run)
+    assert sum(ledger.seconds.values()) == pytest.approx(length, abs=1e-6)
+    assert length == 700.0
+    assert ledger.seconds == pytest.approx(
+        {
+            "productive": 300.0,
+            "startup": 120.0,
+            "device_init": 80.0,
+            "compile": 40.0,
+            "custom:data_loading": 10.0,
+            "rework": 40.0,
+            "recovery": 110.0,
+        },
+        abs=1e-6,
+    )
+    assert (ledger.steps.executed, ledger.steps.retained, ledger.steps.reworked) == (34, 30, 4)
+    assert ledger.attempts == 2
+
+
+def test_json_lines_bare_payloads_arrays_and_gzip_say_the_same(tmp_path):
+    entries, _ = whole()
+    expected = seconds(read(tmp_path, lines(entries))[0])
+    pretty = json.dumps(entries, indent=2).encode()
+    for data in (
+        pretty,
+        json.dumps(entries).encode(),
+        b"\xef\xbb\xbf" + lines(entries),
+        lines(entries).replace(b"\n", b"\r\n"),
+        lines(one["jsonPayload"] for one in entries),
+        gzip.compress(pretty),
+        "\n".join(json.dumps(one, indent=1) for one in entries).encode(),
+    ):
+        assert seconds(read(tmp_path, data)[0]) == expected
+
+
+def test_order_and_repeats_of_lines_change_nothing(tmp_path):
+    entries, _ = whole()
+    expected = seconds(read(tmp_path, lines(entries))[0])
+    for seed in range(5):
+        mixed = entries + random.Random(seed).choices(entries, k=30)
+        random.Random(seed).shuffle(mixed)
+        assert seconds(read(tmp_path, lines(mixed))[0]) == expected
+
+
+def test_several_hosts_report_one_attempt(tmp_path):
+    one, _ = attempt(T0, range(10), end=True)
+    (alone,) = read(tmp_path, lines(one))
+    late, _ = attempt(T0 + 0.2, range(10), end=True)
+    (run,) = read(tmp_path, lines(one + late))
+    assert len(run.processes) == 1
+    assert account(run).steps.executed == 10
+    assert seconds(run)["productive"] == pytest.approx(seconds(alone)["productive"] + 0.2, abs=0.5)
+    assert any("10 steps are reported again" in warning for warning in run.warnings)
+
+
+def test_a_job_start_makes_an_attempt_and_a_repeated_number_alone_does_not(tmp_path):
+    first, at = attempt(T0, range(5))
+    again = [entry(step_count=step, step_start_time=at + 200 + 10 * step) for step in range(2, 9)]
+    (run,) = read(tmp_path, lines([*first, *again, entry(job_end_time=at + 300)]))
+    ledger = account(run)
+    assert len(run.processes) == 1
+    assert ledger.steps.rolled_back == 3
+    assert any("begin again at a lower number" in warning for warning in run.warnings)
+
+
+def test_known_custom_events_and_loading_inside_steps(tmp_path):
+    entries, _ = attempt(T0, range(10), end=True)
+    step = T0 + 105 + 30 + 10
+    for kind, low, high in (("eval_step", 1, 3), ("SDC check", 3, 4), ("Checkpoint_Save", 4, 6)):
+        entries.append(entry(custom_badput_event_type=kind, custom_badput_event_start_time=step + low))
+        entries.append(entry(custom_badput_event_type=kind, custom_badput_event_end_time=step + high))
+    entries.append(entry(data_loading_start_time=step + 5.5))
+    entries.append(entry(data_loading_end_time=step + 8))
+    (run,) = read(tmp_path, lines(entries))
+    found = seconds(run)
+    assert (found["evaluation"], found["checkpoint_save"], found["custom:sdc check"]) == (2.0, 2.0, 1.0)
+    assert found["input_wait"] == 2.0  # half a second of it lies in the checkpoint
+    assert sum(found.values()) == pytest.approx(105 + 30 + 90)
+
+
+def test_saves_and_restores_of_orbax(tmp_path):
+    entries, _ = attempt(T0, range(10), end=True)
+    at = T0 + 150
+    entries.append(
+        entry(
+            event_type="save",
+            step=3,
+            checkpoint_manager_blocking_start_time=at,
+            checkpoint_manager_blocking_duration_secs=1.5,
+        )
+    )
+    entries.append(
+        entry(
+            event_type="restore",
+            step=0,
+            checkpoint_manager_start_time=T0 + 50,
+            checkpoint_manager_duration_secs=20.0,
+        )
+    )
+    found = seconds(read(tmp_path, lines(entries))[0])
+    assert (found["checkpoint_save"], found["checkpoint_restore"]) == (1.5, 20.0)
+    assert sum(found.values()) == pytest.approx(105 + 30 + 90)
+
+
+def test_every_job_name_is_a_run_of_its_own(tmp_path):
+    one, _ = attempt(T0, range(5), end=True)
+    other, _ = attempt(T0, range(7), end=True, job="b\x1b[31mad")
+    runs = read(tmp_path, lines(one + other))
+    assert [(run.name, account(run).steps.executed) for run in runs] == [("bad", 7), ("job", 5)]
+
+
+def test_the_last_step_of_a_job_that_did_not_end_is_not_counted(tmp_path):
+    entries, _ = attempt(T0, range(10))
+    (run,) = read(tmp_path, lines(entries))
+    assert account(run).steps.executed == 9
+    assert any("did not close" in warning for warning in account(run).warnings)
+
+
+def test_what_is_missing_or_odd_is_said(tmp_path):
+    entries, at = attempt(T0, [0, 1, 2, 7, 8], end=True)
+    odd = [
+        entry(job_end_time=-5.0),
+        entry(step_count=1.5, step_start_time=T0 + 1),
+        entry(rolled=3),
+        {"textPayload": "hello"},
+        entry(tpu_init_start_time="soon"),
+        entry(step_count=4, step_start_time=4e9),
+    ]
+    (run,) = read(tmp_path, lines(entries + odd) + b'{"jsonPayload": {"job_na')
+    said = "\n".join(run.warnings)
+    assert "4 steps are not logged" in said
+    for words in (
+        "is no whole number",
+        "says nothing that is read",
+        "is out of range",
+        "truncated",
+        "none of ml-goodput",
+    ):
+        assert words in said
+    assert sum(seconds(run).values()) == pytest.approx(at - T0)
+
+
+def test_a_missing_job_start_is_said(tmp_path):
+    entries, _ = attempt(T0, range(6), end=True)
+    (run,) = read(tmp_path, lines(entries[1:]))
+    assert any("no job_start_time" in warning for warning in run.warnings)
+    later, _ = attempt(T0 + 1000, range(6, 9), end=True)
+    (run,) = read(tmp_path, lines(entries[1:] + later))
+    assert len(run.processes) == 2
+    assert any("before the first job_start_time" in warning for warning in run.warnings)
+
+
+def test_damage_in_an_array_loses_only_what_it_touches(tmp_path):
+    entries, _ = attempt(T0, range(10), end=True)
+    text = json.dumps(entries, indent=2)
+    broken = text.replace('"step_count": 4', '"step_count" 4')
+    (run,) = read(tmp_path, broken.encode() + b"[" * 9999)
+    assert account(run).steps.executed == 9
+    assert any("malformed" in warning for warning in run.warnings)
+    assert account(read(tmp_path, text[: len(text) // 2].encode())[0]).steps.executed > 0
+
+
+def test_prose_and_other_entries_are_not_recognised(tmp_path):
+    path = tmp_path / "x"
+    for data in (b"job_name and job_start_time", b'{"job_name": "x"}', b"[]", b'{"a": 1}\n', b"\0" * 99, b"{" * 9999):
+        assert GoogleGoodput().recognise(path, data)
+    path.write_bytes(b'{"jsonPayload": {"job_name": "x", "other": 1}}\n')
+    with pytest.raises(SourceError, match="no entry of ml-goodput-measurement"):
+        GoogleGoodput().load(path, Asked())
+    assert GoogleGoodput().recognise(tmp_path, b"")
