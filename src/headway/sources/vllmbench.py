@@ -1,0 +1,320 @@
+"""Results of ``vllm bench serve``, and of the tools that write the same: a list a quantity, an element a request."""
+
+from __future__ import annotations
+
+import io
+import math
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import SourceError
+from headway.ledger.history import Served
+from headway.ledger.serving import per_token
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.jsonwalk import LIMIT, Walk, decode
+from headway.sources.text import clean
+from headway.units import show_seconds
+
+TIMES: Final = ("ttfts", "latencies")
+COUNTS: Final = ("input_lens", "output_lens")
+TEXTS: Final = ("errors", "generated_texts")
+MAX_STATED: Final = 1_000_000
+"""So many requests without times are counted at most: a number in a file costs no memory."""
+_COLUMNS: Final = (*TIMES, *COUNTS, *TEXTS, "itls")
+_JUDGED: Final = frozenset({*TIMES, "itls", "output_lens"})
+_TOTALS: Final = frozenset({"request_throughput", "total_input_tokens", "total_output_tokens", "burstiness", *_COLUMNS})
+_BEGINS: Final = (b"{", b"\xef\xbb\xbf{")
+_OPENED: Final = ((), *((name,) for name in _COLUMNS))
+_KEPT: Final = (("itls", "*"),)
+_AGAIN: Final = "run it again as `vllm bench serve ... --save-result --save-detailed`"
+
+
+class VLLMBench:
+    """The source of results of ``vllm bench serve``."""
+
+    name = "vllm"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no result of it, or None when it is one."""
+        if path.is_dir():
+            return "it is a folder and not a result file"
+        if not head.lstrip().startswith(_BEGINS):
+            return "it does not begin with an object of JSON"
+        walk = Walk(io.BytesIO(head), _OPENED)
+        names = {place[0] for place, _ in walk if place}
+        if ({"completed", "duration"} <= names and names & _TOTALS) or names & {"ttfts", "itls"}:
+            return None
+        return "it has no completed and duration beside a throughput, and no ttfts"
+
+    def load(self, path: Path, asked: Asked) -> list[Served]:
+        """Return the requests of each result in a file: ``--append-result`` writes one after the other."""
+        shown = clean(str(path), 4096)
+        with files.plain(path) as file:
+            walk = Walk(file, _OPENED, _KEPT)
+            results = [result for result in _results(walk) if result.is_one]
+        if not results:
+            why = f": {walk.torn}" if walk.torn else ""
+            raise SourceError(
+                f"Cannot read {shown}: no whole value in it is of a result of vllm bench serve{why}",
+                "Give the file that --save-result wrote, whole",
+                "no-runs",
+                path=str(path),
+            )
+        faults = list(complaints(walk, shown))
+        served = []
+        for number, result in enumerate(results, 1):
+            name = result.name or path.name
+            title = name if len(results) == 1 else f"{name} #{number}"
+            served.append(_served(title, path, result, asked.devices, faults if result is results[-1] else ()))
+        return served
+
+
+def complaints(walk: Walk, shown: str) -> Iterator[str]:
+    """Yield what was wrong with a file, a sentence each."""
+    if walk.torn:
+        yield f"{shown}: {walk.torn}; what stands before is read"
+    if walk.junk:
+        yield f"{shown}: what is no JSON in it is left out, in {walk.junk} place{'s' * (walk.junk != 1)}"
+    if walk.too_long:
+        yield f"{shown}: {walk.too_long} value{'s' * (walk.too_long != 1)} of more than {LIMIT >> 20} MiB, left out"
+
+
+def number(value: Any) -> float:
+    """Return a number of a file; NaN where it is none.
+
+    Example:
+        >>> number(3), number("3"), number(True)
+        (3.0, nan, nan)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def count(value: Any) -> int:
+    """Return how many, as a file says; -1 where it says no whole number from 0 on.
+
+    Example:
+        >>> count(3), count(3.0), count(-2), count(None), count(1e300)
+        (3, 3, -1, -1, -1)
+    """
+    amount = number(value)
+    return int(amount) if 0 <= amount < 1 << 53 and amount == int(amount) else -1
+
+
+@dataclass
+class _Result:
+    """One result: what it states, and its columns as far as they are there."""
+
+    stated: dict[str, Any] = field(default_factory=dict)
+    times: dict[str, array[float]] = field(default_factory=dict)
+    counts: dict[str, array[int]] = field(default_factory=dict)
+    texts: dict[str, bytearray] = field(default_factory=dict)
+    between: array[float] = field(default_factory=lambda: array("d"))
+    chunks: array[int] = field(default_factory=lambda: array("q"))
+
+    @property
+    def columns(self) -> dict[str, int]:
+        """How many elements each list has, of those that have any."""
+        sizes = {name: len(times) for name, times in self.times.items()}
+        sizes |= {name: len(counts) for name, counts in self.counts.items()}
+        sizes |= {name: len(texts) for name, texts in self.texts.items()}
+        return sizes | ({"itls": len(self.between)} if self.between else {})
+
+    @property
+    def is_one(self) -> bool:
+        return not _JUDGED.isdisjoint(self.columns) or {"completed", "duration"} <= self.stated.keys()
+
+    @property
+    def name(self) -> str:
+        said = (self.stated.get(name) for name in ("model_id", "model", "tokenizer_id", "label", "backend"))
+        return next((clean(text) for text in said if isinstance(text, str) and clean(text)), "")
+
+    def add(self, name: str, raw: bytes | None) -> None:
+        """Take one element of a list."""
+        if name == "itls":
+            gaps_s = _gaps(raw)
+            self.between.append(math.nan if gaps_s is None or (gaps_s and min(gaps_s) < 0) else sum(gaps_s))
+            self.chunks.append(-1 if gaps_s is None else len(gaps_s))
+        elif name in TIMES:
+            self.times.setdefault(name, array("d")).append(number(decode(raw)))
+        elif name in COUNTS:
+            self.counts.setdefault(name, array("q")).append(count(decode(raw)))
+        else:
+            self.texts.setdefault(name, bytearray()).append(raw not in {b'""', b"null"})
+
+
+def _gaps(raw: bytes | None) -> list[float] | None:
+    """Return the times between the tokens of a request [s]; None where they are no list."""
+    try:
+        return msgspec.json.decode(raw or b"", type=list[float])
+    except (ValueError, RecursionError):
+        gaps = decode(raw)
+        return [number(gap) for gap in gaps] if isinstance(gaps, list) else None
+
+
+def _results(walk: Walk) -> Iterator[_Result]:
+    result = _Result()
+    for place, raw in walk:
+        if not place:
+            yield result
+            result = _Result()
+        elif not raw and raw is not None:
+            continue
+        elif len(place) == 2:
+            result.add(place[0], raw)
+        elif place[0] not in _COLUMNS and raw is not None and len(raw) < 4096:
+            result.stated[place[0]] = decode(raw)
+    yield result
+
+
+def _served(title: str, path: Path, result: _Result, devices: int | None, faults: Any) -> Served:
+    shown = clean(str(path), 4096)
+    columns = _Columns(result)
+    if not result.columns:
+        columns = _Columns(_stated(result))
+    length_s = number(result.stated.get("duration"))
+    warnings = [*faults, *_doubts(result, columns, shown)]
+    ttft_s, e2e_s = columns.ttft_s(), columns.e2e_s()
+    tokens = columns.tokens()
+    return Served(
+        title,
+        "vllm",
+        ttft_s,
+        per_token(ttft_s, e2e_s, tokens),
+        e2e_s,
+        tokens,
+        columns.ok(),
+        length_s if math.isfinite(length_s) and length_s > 0 else None,
+        devices,
+        str(path),
+        warnings,
+    )
+
+
+def _stated(result: _Result) -> _Result:
+    """Return a result of the requests that one without lists says there were: of each only whether it failed."""
+    completed, failed = (max(count(result.stated.get(name)), 0) for name in ("completed", "failed"))
+    if completed + failed > MAX_STATED:
+        return _Result()
+    return _Result(texts={"errors": bytearray(completed) + bytearray(b"\1") * failed})
+
+
+class _Columns:
+    """The columns of a result, each as long as the longest."""
+
+    def __init__(self, result: _Result) -> None:
+        self.n = max(result.columns.values(), default=0)
+        self._result = result
+
+    def _times(self, values: array[float] | None) -> NDArray[np.float64]:
+        column = np.full(self.n, np.nan)
+        column[: len(values or ())] = values or ()
+        return column
+
+    def _whole(self, values: array[int] | None) -> NDArray[np.int64]:
+        column = np.full(self.n, -1, np.int64)
+        column[: len(values or ())] = values or ()
+        return column
+
+    def _said(self, name: str) -> NDArray[np.bool_]:
+        """Whether a text is there that is not empty; where the list has no element, neither this nor its opposite."""
+        column = np.zeros(self.n, np.bool_)
+        texts = self._result.texts.get(name, b"")
+        column[: len(texts)] = np.frombuffer(bytes(texts), np.bool_)
+        return column
+
+    def ok(self) -> NDArray[np.bool_]:
+        return ~self._said("errors")
+
+    def ttft_s(self) -> NDArray[np.float64]:
+        """The time to the first token; 0 is written where none came."""
+        column = self._times(self._result.times.get("ttfts"))
+        return np.where(column == 0, np.nan, column)
+
+    def e2e_s(self) -> NDArray[np.float64]:
+        """The latency where it is written, else the first token's time and all between the tokens."""
+        latency = self._times(self._result.times.get("latencies"))
+        with np.errstate(all="ignore"):
+            added = self.ttft_s() + self._times(self._result.between)
+        return np.where(latency > 0, latency, added)
+
+    def tokens(self) -> NDArray[np.int64]:
+        """Output tokens: 0, too, where nothing came, not even a text, whatever length is written.
+
+        A tool that has no tokenizer writes 1 for every request, and one that trusts the server what that says.
+        """
+        tokens = self._whole(self._result.counts.get("output_lens"))
+        texts = self._result.texts.get("generated_texts", b"")
+        empty = ~self._said("generated_texts")
+        empty[len(texts) :] = False
+        return np.where(empty & self.is_untimed(), 0, tokens)
+
+    def is_untimed(self) -> NDArray[np.bool_]:
+        """Whether a request has neither a time to its first token nor one between tokens."""
+        untimed = self._times(self._result.times.get("ttfts")) == 0
+        return np.asarray(untimed & (self._whole(self._result.chunks) == 0), np.bool_)
+
+
+def _doubts(result: _Result, columns: _Columns, shown: str) -> Iterator[str]:
+    """Yield what a reader must know of the numbers, a sentence each."""
+    stated, sizes = result.stated, result.columns
+    is_detailed = not {"ttfts", "itls", "output_lens"}.isdisjoint(sizes)
+    if not is_detailed:
+        said = ", ".join(_percentiles(stated))
+        only = "no times of single requests, so that attainment is unknown"
+        if "latencies" in sizes:
+            only = "of single requests only the latency, so that ttft and tpot are unknown"
+        yield f"{shown} has {only}: {_AGAIN}{f'; it states {said}' if said else ''}"
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name} {size}" for name, size in sorted(sizes.items()))
+        yield f"{shown}: its lists differ in length ({listed}); what a request lacks is unknown"
+    if is_detailed:
+        yield from _answers(stated, columns, shown)
+    elif not columns.n and count(stated.get("completed")) > MAX_STATED:
+        yield f"{shown} states {_shown(stated['completed'])} completed; without their times they are not counted here"
+    prompts = count(stated.get("num_prompts"))
+    if sizes and prompts not in {-1, columns.n}:
+        yield f"{shown} states {prompts} prompts, and has {columns.n} requests"
+    if sizes and "errors" not in sizes and count(stated.get("failed")) > 0:
+        yield f"{shown} states {_shown(stated['failed'])} failed, and not which: it has no errors"
+
+
+def _answers(stated: Mapping[str, Any], columns: _Columns, shown: str) -> Iterator[str]:
+    """Yield how many requests were answered, where that is another number than the stated one."""
+    tokens, ok = columns.tokens(), columns.ok()
+    answered, none = (int(np.count_nonzero(ok & mask)) for mask in (tokens != 0, tokens == 0))
+    if "completed" in stated and count(stated["completed"]) != answered:
+        why = f"; without an error and without a token, so failed: {none}" if none else ""
+        said = f"{shown} states {_shown(stated['completed'])} completed"
+        yield f"{said}; {answered} of its {columns.n} requests were answered{why}"
+    untimed = int(np.count_nonzero(ok & (tokens > 0) & columns.is_untimed()))
+    if untimed:
+        yield f"{shown}: requests with tokens and no time to the first: {untimed}; was the answer streamed?"
+
+
+def _shown(value: object) -> str:
+    return clean(str(value), 40) if isinstance(value, int | float | str) else "no number"
+
+
+def _percentiles(stated: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the percentiles that a result states of each time."""
+    for name, title in (("ttft", "ttft"), ("tpot", "tpot"), ("e2el", "e2e")):
+        for key, words in (("median", "median"), ("p90", "p90"), ("p99", "p99")):
+            time_s = number(stated.get(f"{key}_{name}_ms")) / 1000
+            if math.isfinite(time_s) and time_s >= 0:
+                yield f"{title} {words} {show_seconds(time_s)}"
+    goodput = number(stated.get("request_goodput", stated.get("request_goodput:")))
+    if math.isfinite(goodput):
+        yield f"a request goodput of {goodput:.3g} requests/s for targets it does not name"
