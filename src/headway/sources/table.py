@@ -13,11 +13,13 @@ from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.table_jobs import MAX_MILLI, BadCellError, Jobs, fits, label
 from headway.sources.table_mapping import Mapping, read, ready
+from headway.sources.table_philly import NAMES, Attempts, is_philly
 from headway.sources.table_records import Records, find_header
 from headway.sources.table_times import MISSING, UNITS_NS, number
 from headway.sources.text import Complaints, clean
 
 _ENDINGS: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_NAMED: Final = frozenset({"cluster_job_log", "cluster_machine_list"})
 _MOST_FILES: Final = 64
 """Of so many tables in a folder at most; a folder of more is no cluster's."""
 _COUNTS: Final = "it counts causes and has no times, so it is no run and no pool: see docs/sources/table.md"
@@ -32,7 +34,7 @@ class Table:
         """Return why the path is no table of a ready mapping, or None when it is one."""
         if path.is_dir():
             return None if _tables(path) else "no table in it has the columns of a ready mapping"
-        if find_header(head, ready()) is not None:
+        if _found(head, ready()) is not None:
             return None
         first = head[:4096].decode("utf-8", "replace").lower().split("\n", 3)[:3]
         if any({"cause", "count"} <= set(line.strip().split(",")) for line in first):
@@ -52,25 +54,33 @@ class Table:
 
 def _named(folder: Path) -> list[Path]:
     """Return the files in a folder whose name is a table's."""
-    named = [path for path in folder.iterdir() if path.name.lower().endswith(_ENDINGS) and path.is_file()]
+    named = [path for path in folder.iterdir() if path.name in _NAMED or path.name.lower().endswith(_ENDINGS)]
+    named = [path for path in named if path.is_file()]
     return sorted(named) if len(named) <= _MOST_FILES else []
 
 
 def _tables(folder: Path) -> list[Path]:
     """Return the tables in a folder that have the columns of a ready mapping."""
-    return [path for path in _named(folder) if find_header(files.head(path), ready()) is not None]
+    return [path for path in _named(folder) if _found(files.head(path), ready()) is not None]
+
+
+def _found(head: bytes, mappings: Sequence[Mapping]) -> tuple[Mapping, str, tuple[str, ...]] | None:
+    """Return the mapping of a file by its beginning, what is between its columns, and their names."""
+    if is_philly(head):
+        return next(((mapping, "", NAMES) for mapping in mappings if not mapping.missing(NAMES)), None)
+    return find_header(head, mappings)
 
 
 def _load(path: Path, mappings: Sequence[Mapping]) -> list[tuple[Mapping, Pool]]:
-    found = find_header(files.head(path), mappings)
+    found = _found(files.head(path), mappings)
     if found is None:
         raise _unfit(path, mappings)
     mapping, delimiter, names = found
     twice = [name for said in mapping.columns.values() for name in said if names.count(name) > 1]
     if twice:
         raise _error(path, f"two of its columns are called {clean(twice[0], 60)!r}", "Rename one", "unfit-mapping")
-    bad = Complaints(clean(path.name))
-    records = Records(path, delimiter, bad)
+    bad = Complaints(clean(path.name), "line" if delimiter else "job")
+    records = Records(path, delimiter, bad) if delimiter else Attempts(path, bad)
     make = {"jobs": _jobs, "nodes": _nodes, "totals": _totals}[mapping.kind]
     pools = make(path, mapping, names, records, bad)
     last = names[-1] in {name for said in mapping.columns.values() for name in said}
@@ -81,7 +91,9 @@ def _load(path: Path, mappings: Sequence[Mapping]) -> list[tuple[Mapping, Pool]]
     return [(mapping, pool) for pool in pools]
 
 
-def _jobs(path: Path, mapping: Mapping, names: Sequence[str], records: Records, bad: Complaints) -> list[Pool]:
+def _jobs(
+    path: Path, mapping: Mapping, names: Sequence[str], records: Records | Attempts, bad: Complaints
+) -> list[Pool]:
     rows = Jobs(mapping, names, bad)
     jobs = rows.read(records)
     if not jobs:
@@ -92,7 +104,9 @@ def _jobs(path: Path, mapping: Mapping, names: Sequence[str], records: Records, 
     return [_pool(path, mapping, jobs=jobs, warnings=(*notes, *rows.sentences()))]
 
 
-def _nodes(path: Path, mapping: Mapping, names: Sequence[str], records: Records, bad: Complaints) -> list[Pool]:
+def _nodes(
+    path: Path, mapping: Mapping, names: Sequence[str], records: Records | Attempts, bad: Complaints
+) -> list[Pool]:
     at = mapping.places(names)
     count, n_nodes = 0, 0
     seen: dict[str, int] = {}
@@ -117,7 +131,9 @@ def _nodes(path: Path, mapping: Mapping, names: Sequence[str], records: Records,
     return [_pool(path, mapping, devices=count, warnings=(*notes, alone, *bad.sentences()))]
 
 
-def _totals(path: Path, mapping: Mapping, names: Sequence[str], records: Records, bad: Complaints) -> list[Pool]:
+def _totals(
+    path: Path, mapping: Mapping, names: Sequence[str], records: Records | Attempts, bad: Complaints
+) -> list[Pool]:
     unit_ns = UNITS_NS[mapping.lengths]
     at = mapping.places(names)["id"]
     columns = {mapping.states.get(state, state): names.index(column) for state, column in mapping.totals.items()}

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from headway.errors import ArgumentError, SourceError
 from headway.model.mtbf import Mtbf
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.table import Table
+from headway.sources.table import Table, _found
 from headway.sources.table_mapping import read, ready
 
 H = 3600 * 10**9
@@ -130,14 +131,8 @@ def test_interruptions_are_counts_for_the_model():
 
 
 def test_every_ready_mapping_has_a_sample():
-    found = {load_mapping(path) for path in SAMPLES.glob("table*.csv")}
+    found = {_found(path.read_bytes(), ready())[0].name for path in SAMPLES.glob("table*")}
     assert found >= {mapping.name for mapping in ready()}
-
-
-def load_mapping(path):
-    from headway.sources.table_records import find_header
-
-    return find_header(path.read_bytes(), ready())[0].name
 
 
 def test_a_pod_counts_the_thousandths_it_asked_for():
@@ -174,6 +169,48 @@ def test_helios_times_name_no_zone_and_that_is_said_once():
     assert [warning for warning in pool.warnings if "name no zone" in warning] == list(pool.warnings)
     assert hours(account(pool)) == {"completed": 2.0, "node_fail": 8.0}
     assert {job.partition for job in pool.jobs} == {"vcOne", "vcTwo"}
+
+
+def test_philly_attempts_are_added_and_only_the_first_waited_since_the_submission():
+    (pool,) = load(SAMPLES / "table_philly.json")
+    jobs = pool.jobs
+    assert [(job.id[-1], job.milli, job.state) for job in jobs] == [
+        ("1", 4000, "completed"), ("1", 4000, "completed"), ("2", 1000, "cancelled"),
+    ]  # fmt: skip
+    assert [job.submit_ns is None for job in jobs] == [False, True, False]
+    assert jobs[2].end_ns is None
+    assert hours(account(pool))["completed"] == 12.0
+    assert pool.warnings[0].endswith("job 3 is never tried, left out: how many GPUs it asked for is not told")
+
+
+def test_a_folder_of_philly_knows_its_size(tmp_path):
+    written(tmp_path, (SAMPLES / "table_philly.json").read_bytes(), "cluster_job_log")
+    written(tmp_path, (SAMPLES / "table_machines.csv").read_bytes(), "cluster_machine_list")
+    (pool,) = load(tmp_path)
+    assert (pool.name, pool.devices, len(pool.jobs)) == ("cluster_job_log", 10, 3)
+
+
+def test_philly_attempts_without_their_times(tmp_path):
+    data = json.loads((SAMPLES / "table_philly.json").read_text())
+    data[0]["attempts"][0]["end_time"] = None
+    data[1]["attempts"][0] |= {"start_time": None, "end_time": "2017-10-07 03:00:00"}
+    data[2]["attempts"] = [7, {"start_time": "2017-10-07 03:00:00", "end_time": "2017-10-07 04:00:00", "detail": 3}]
+    (pool,) = load(written(tmp_path, json.dumps(data)))
+    assert [job.id[-1] for job in pool.jobs] == ["1"]
+    assert "jobs are of an attempt without its times, which is left out: 1 (the end not told)" in pool.warnings[0]
+    assert "job 3 is no job, left out (gpus is empty: how many devices is unknown)" in pool.warnings[1]
+
+
+def test_a_philly_log_larger_than_a_piece_and_one_that_is_cut(tmp_path):
+    (one,) = json.loads((SAMPLES / "table_philly.json").read_text())[:1]
+    data = json.dumps([one | {"jobid": f"application_{n}"} for n in range(4000)], indent=1)
+    assert len(data) > 2 << 20
+    assert len(load(written(tmp_path, data))[0].jobs) == 8000
+    cut = load(written(tmp_path, data[: len(data) // 2]))[0]
+    assert 3900 < len(cut.jobs) < 4100
+    assert "is no job, left out (damaged or cut)" in cut.warnings[0]
+    broken = data.replace('application_7"', 'application_7"}}')
+    assert len(load(written(tmp_path, broken))[0].jobs) == 7998
 
 
 # Rows that are no jobs

@@ -1,0 +1,123 @@
+"""Philly's ``cluster_job_log``: a JSON array of jobs with their attempts, given as rows of one attempt each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from headway.sources import files
+from headway.sources.text import Complaints, clean
+
+NAMES: Final = ("jobid", "user", "vc", "status", "submitted_time", "start_time", "end_time", "gpus")
+"""What the columns of its rows are called."""
+_MARKS: Final = (b'"jobid"', b'"attempts"', b'"submitted_time"')
+_PIECE: Final = 1 << 20
+_LONGEST: Final = 1 << 24
+"""A job of more is passed over [characters]."""
+
+
+def is_philly(head: bytes) -> bool:
+    """Return whether a file begins as such a log.
+
+    Example:
+        >>> is_philly(b'[{"status": "Pass", "jobid": "a", "attempts": [], "submitted_time": null}]')
+        True
+    """
+    return head.lstrip()[:1] in {b"[", b"{"} and all(mark in head for mark in _MARKS)
+
+
+class Attempts:
+    """The attempts in a log, with the number of the job that each is of.
+
+    Attributes:
+        torn: Why the file cannot be read to its end; empty where it can.
+        whole: Always True: a cut of the file is told by its last job.
+    """
+
+    whole = True
+
+    def __init__(self, path: Path, bad: Complaints) -> None:
+        self._path = path
+        self._bad = bad
+        self.torn = ""
+
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number of the job and the fields; what is no job is a complaint."""
+        for number, job in self._objects():
+            if not isinstance(job, dict) or not isinstance(job.get("attempts"), list) or "jobid" not in job:
+                self._bad.add("no job, left out", number, "without jobid or attempts")
+                continue
+            said = [_text(job.get(name)) for name in NAMES[:5]]
+            attempts = job["attempts"]
+            if not attempts:
+                self._bad.add("never tried, left out: how many GPUs it asked for is not told", number)
+            for index, attempt in enumerate(attempts):
+                times = self._times(number, attempt, last=index == len(attempts) - 1)
+                if times is not None:
+                    yield number, [*said[:4], "" if index else said[4], *times, str(_gpus(attempt))]
+
+    def _times(self, number: int, attempt: Any, *, last: bool) -> list[str] | None:
+        """Return when an attempt began and ended; None where the log lost one of them."""
+        times = [_text(attempt.get(name)) if isinstance(attempt, dict) else "" for name in ("start_time", "end_time")]
+        start, end = (time.lower() not in {"", "none"} for time in times)
+        if start and (end or last):
+            return times
+        what = "the start" if end else "the end" if start else "start and end"
+        self._bad.add("of an attempt without its times, which is left out", number, f"{what} not told")
+        return None
+
+    def _objects(self) -> Iterator[tuple[int, Any]]:
+        """Yield the objects of the array one by one; of a damaged one, what can be read after the damage."""
+        decoder = json.JSONDecoder()
+        number, at, text = 0, 0, ""
+        pieces = self._pieces()
+        more = True
+        while True:
+            at = text.find("{", at)
+            if at < 0:
+                text, at = next(pieces, ""), 0
+                if not text:
+                    return
+                continue
+            try:
+                job, at = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError) as error:
+                if more and len(text) - at < _LONGEST:
+                    piece = next(pieces, "")
+                    text, at, more = text[at:] + piece, 0, bool(piece)
+                    continue
+                number += 1
+                self._bad.add("no job, left out", number, "damaged or cut")
+                at = max(at + 1, getattr(error, "pos", 0))
+                continue
+            number += 1
+            yield number, job
+
+    def _pieces(self) -> Iterator[str]:
+        n_bytes = 0
+        try:
+            with files.plain(self._path) as file:
+                while data := file.read(_PIECE):
+                    n_bytes += len(data)
+                    yield data.decode("utf-8", "replace")
+        except files.BROKEN as error:
+            self.torn = f"the file is torn after {n_bytes} bytes and read up to there: {clean(str(error))}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)[:200]
+
+
+def _gpus(attempt: dict[str, Any]) -> int | str:
+    """Return how many GPUs an attempt had; nothing where it is not told."""
+    detail = attempt.get("detail")
+    if not isinstance(detail, list) or not detail:
+        return ""
+    held = [server.get("gpus") if isinstance(server, dict) else None for server in detail]
+    return sum(len(gpus) for gpus in held if isinstance(gpus, list)) if all(map(_is_list, held)) else ""
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
