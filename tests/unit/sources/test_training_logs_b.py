@@ -13,6 +13,7 @@ from headway.ledger.account import account
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.hftrainer import MOST_STEPS, HFTrainer
+from headway.sources.nanogpt import NanoGPT
 from headway.sources.tensorboard import TRIED, TensorBoard
 from headway.sources.tfrecord import checksum, checksums
 
@@ -295,3 +296,118 @@ def test_tb_without_a_scalar_is_an_error(tmp_path):
     with pytest.raises(SourceError) as caught:
         load(TensorBoard(), tmp_path / "log")
     assert caught.value.slug == "no-runs"
+
+
+# nanoGPT and its speedrun
+
+
+def timed(*rows, kind="train", total=100):
+    return "".join(f"step:{step}/{total} {kind}_loss:3.0 train_time:{ms}ms step_avg:1.00ms\n" for step, ms in rows)
+
+
+def iters(*rows):
+    return "".join(f"iter {step}: loss 2.0, time {ms:.2f}ms{mfu}\n" for step, ms, mfu in rows)
+
+
+def test_nanogpt_real_speedrun():
+    (run,) = load(NanoGPT(), real("logs", "nanogpt_speedrun.txt"))
+    ledger = account(run)
+    took = np.array(lengths(run))
+    assert ledger.steps.executed == len(took) == 3200
+    assert took.sum() == pytest.approx(462.573, abs=1e-6)
+    assert np.median(took) == pytest.approx(0.143)
+    assert np.median(took) * len(took) / took.sum() == pytest.approx(0.9892, abs=5e-5)
+    assert ledger.seconds == {"productive": pytest.approx(8 * 462.573), "startup": pytest.approx(8 * 7.792)}
+    assert ledger.runtime is None
+    assert run.processes[0].open.devices == 8
+    assert run.processes[0].open.accelerator == "NVIDIA H100 80GB HBM3"
+    assert load(NanoGPT(), real("logs", "nanogpt_speedrun.txt"), devices=3)[0].processes[0].open.devices == 3
+
+
+def test_nanogpt_sample(tmp_path):
+    (run,) = load(NanoGPT(), SAMPLES / "nanogpt.log")
+    ledger = account(run)
+    assert ledger.steps.executed == 101
+    assert ledger.seconds["compile"] == 18.25
+    assert ledger.seconds["evaluation"] == 12.0
+    assert ledger.program == pytest.approx(0.38, abs=0.01)
+    assert ledger.unknown["R"]
+    assert [event.step for event in run.processes[0].events if hasattr(event, "step")] == [49, 99]
+
+
+def test_nanogpt_lines_of_validation_end_the_step_they_name(tmp_path):
+    text = timed((1, 10), (2, 20)) + timed((2, 25), kind="val") + timed((3, 40))
+    run, _ = of_text(NanoGPT(), tmp_path, text)
+    assert lengths(run) == [0.010, 0.015, 0.015]
+
+
+def test_nanogpt_validation_alone_tells_of_many_steps(tmp_path):
+    text = timed((0, 0), (50, 5000), (100, 11000), kind="val")
+    run, ledger = of_text(NanoGPT(), tmp_path, text)
+    assert ledger.steps.executed == 100
+    assert lengths(run) == [0.1] * 50 + [0.12] * 50
+    assert run.processes[0].events[-1].reason == "finished"
+
+
+def test_nanogpt_warm_up_is_no_training_time(tmp_path):
+    run, ledger = of_text(NanoGPT(), tmp_path, timed((1, 6000), (2, 7000), (3, 100), (4, 200), total=9))
+    assert ledger.seconds == {"productive": 0.2, "startup": 7.0}
+    assert ledger.steps.executed == 4
+    assert "begins anew after step 2 in line 3" in said(run)
+
+
+def test_nanogpt_a_log_that_is_appended_has_attempts(tmp_path):
+    one = timed((0, 0), kind="val") + timed((1, 100), (2, 200), (3, 300))
+    _, ledger = of_text(NanoGPT(), tmp_path, one + one + timed((4, 400)))
+    assert ledger.attempts == 2
+    assert ledger.steps.reworked == 3
+    assert ledger.seconds == {"productive": pytest.approx(0.4), "rework": pytest.approx(0.3)}
+
+
+def test_nanogpt_iterations_resumed_are_another_attempt(tmp_path):
+    rows = [(step, 100.0, "") for step in range(6)]
+    text = iters(*rows) + "Traceback (most recent call last):\n" + iters(*((step, 100.0, "") for step in (4, 5, 6)))
+    _, ledger = of_text(NanoGPT(), tmp_path, text)
+    assert ledger.attempts == 2
+    assert ledger.steps.reworked == 2
+    assert ledger.program is None
+
+
+def test_nanogpt_the_usual_iteration_with_an_evaluation_is_split(tmp_path):
+    text = iters((0, 100.0, ""), (1, 100.0, "")) + "step 2: train loss 2.0, val loss 2.1\n"
+    run, ledger = of_text(NanoGPT(), tmp_path, text + iters((2, 900.0, ""), (3, 100.0, "")))
+    assert ledger.seconds == {"productive": pytest.approx(0.4), "evaluation": pytest.approx(0.8)}
+    assert "beyond the median" in said(run)
+
+
+def test_nanogpt_an_evaluation_nobody_times_is_said(tmp_path):
+    text = iters((0, 100.0, ""), (10, 100.0, "")) + "step 15: train loss 2.0, val loss 2.1\n" + iters((20, 100.0, ""))
+    text += "step 25: train loss 2.0, val loss 2.1\n" + iters((30, 100.0, ""))
+    run, ledger = of_text(NanoGPT(), tmp_path, text)
+    assert "evaluation" not in ledger.seconds
+    assert "2 lines are of evaluation" in said(run)
+
+
+@pytest.mark.parametrize("mfu", [", mfu 140.00%", ", mfu -100.00%", ", mfu nan%", ""])
+def test_nanogpt_without_a_good_mfu_nothing_is_said_of_p(tmp_path, mfu):
+    text = iters((0, 100.0, mfu), (1, 100.0, mfu), (2, 100.0, mfu))
+    _, ledger = of_text(NanoGPT(), tmp_path, text)
+    assert ledger.program is None
+
+
+def test_nanogpt_with_a_clock(tmp_path):
+    text = "".join(
+        f"[2024-05-01 10:00:{20 + k:02d},000][trainer][INFO] - [RANK 0] iter {k}: loss 3.0, time 0.75s\n"
+        for k in range(8)
+    )
+    _, ledger = of_text(NanoGPT(), tmp_path, text)
+    assert ledger.unknown == {}
+    assert ledger.seconds["unaccounted"] == pytest.approx(0.25 * 7)
+
+
+@pytest.mark.parametrize("ms", ["1e999", "-1", "nan", "9" * 39, "1.2.3"])
+def test_nanogpt_odd_times_are_left_out_and_said(tmp_path, ms):
+    text = timed((1, 10), (2, 20)) + timed((3, ms)) + timed((4, 40))
+    run, ledger = of_text(NanoGPT(), tmp_path, text)
+    assert ledger.steps.executed == 4
+    assert "line 3 is no step, left out" in said(run)
