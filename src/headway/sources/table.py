@@ -67,7 +67,7 @@ def _tables(folder: Path) -> list[Path]:
 def _found(head: bytes, mappings: Sequence[Mapping]) -> tuple[Mapping, str, tuple[str, ...]] | None:
     """Return the mapping of a file by its beginning, what is between its columns, and their names."""
     if is_philly(head):
-        return next(((mapping, "", NAMES) for mapping in mappings if not mapping.missing(NAMES)), None)
+        return next(((mapping, "", NAMES) for mapping in mappings if mapping.fits(frozenset(NAMES))), None)
     return find_header(head, mappings)
 
 
@@ -211,7 +211,7 @@ def _first(bad: Complaints) -> str:
 def _unfit(path: Path, mappings: Sequence[Mapping]) -> SourceError:
     if len(mappings) > 1:
         return _error(path, "its columns are those of no ready mapping", "Give one with --mapping", "unfit-mapping")
-    missing = ", ".join(repr(clean(name, 60)) for name in mappings[0].missing(()))
+    missing = ", ".join(repr(clean(name, 60)) for name in mappings[0].wanted())
     return _error(
         path,
         f"no line near its beginning names all columns of the mapping {mappings[0].name}: {clean(missing, 400)}",

@@ -74,11 +74,17 @@ class Mapping:
     family: str = ""
     note: str = ""
 
-    def missing(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that must be there and are not."""
-        wanted = [said[0] for what, said in self.columns.items() if what not in self.optional and not (
-            set(said) & set(names))]  # fmt: skip
-        return wanted + [name for name in (*self.totals.values(), *self.skip, *self.requires) if name not in names]
+    def fits(self, names: frozenset[str]) -> bool:
+        """Return whether all columns are there that must be."""
+        others = (*self.totals.values(), *self.skip, *self.requires)
+        return names.issuperset(others) and not any(
+            names.isdisjoint(said) for what, said in self.columns.items() if what not in self.optional
+        )
+
+    def wanted(self) -> list[str]:
+        """Return the columns that must be there, each by its first name."""
+        must = [said[0] for what, said in self.columns.items() if what not in self.optional]
+        return [*must, *self.totals.values(), *self.skip, *self.requires]
 
     def places(self, names: Sequence[str]) -> dict[str, int]:
         """Return where in a row each of the columns is."""

@@ -38,16 +38,24 @@ def find_header(head: bytes, mappings: Sequence[Mapping]) -> tuple[Mapping, str,
         head: The beginning of a file.
         mappings: In the order they are asked.
     """
-    lines = head.decode("utf-8", "replace").split("\n")
+    found: dict[str, dict[tuple[str, ...], frozenset[str]]] = {}
     for mapping in mappings:
-        delimiters = (mapping.delimiter,) if mapping.delimiter else DELIMITERS
         if mapping.header:
             return mapping, mapping.delimiter or ",", mapping.header
-        for line in lines:
-            for delimiter in delimiters:
-                if delimiter in line and not mapping.missing(names := fields(line, delimiter)):
+        for delimiter in (mapping.delimiter,) if mapping.delimiter else DELIMITERS:
+            if delimiter not in found:
+                found[delimiter] = _candidates(head, delimiter)
+            for names, known in found[delimiter].items():
+                if mapping.fits(known):
                     return mapping, delimiter, names
     return None
+
+
+def _candidates(head: bytes, delimiter: str) -> dict[tuple[str, ...], frozenset[str]]:
+    """Return what the lines of a text could name, each with its names as a set."""
+    lines = [line for line in head.decode("utf-8", "replace").split("\n") if delimiter in line]
+    names = dict.fromkeys(fields(line, delimiter) for line in lines)
+    return {one: frozenset(one) for one in names}
 
 
 class Records:
