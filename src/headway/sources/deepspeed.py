@@ -22,10 +22,9 @@ _STEP_MARK: Final = b", skipped="
 _LINE: Final = re.compile(
     rb"(?:(?:global_step=|\d/)\d+, (?:RunningAvg)?SamplesPerSec=\d|\[Rank -?\d+\] step=\d+, skipped=\d+, lr=)"
 )
-_TIMER: Final = re.compile(
-    r"(?:epoch=\d+/micro_step=\d+/global_step=(\d{1,18})|\b\d+/(\d{1,18})),"
-    r" (?:RunningAvg)?SamplesPerSec=([^\s,]{1,40})(?:, CurrSamplesPerSec=([^\s,]{1,40}))?"
-)
+_SPEED: Final = r", (?:RunningAvg)?SamplesPerSec=([^\s,]{1,40})(?:, CurrSamplesPerSec=([^\s,]{1,40}))?"
+_TIMER: Final = re.compile(rf"global_step=(\d{{1,18}}){_SPEED}")
+_OLD_TIMER: Final = re.compile(rf"\b\d{{1,18}}/(\d{{1,18}}){_SPEED}")
 _STEP: Final = re.compile(r"\bstep=(\d{1,18}), skipped=(\d{1,18})")
 _WORLD: Final = re.compile(r"\b(?:dist_world_size=|world_size=|world_size \.{3,} *|world size: *)(\d{1,7})\b")
 _BATCH: Final = re.compile(r"\btrain_batch_size(?: \.{3,} *|['\"]?[:=] *)(\d{1,9})\b")
@@ -110,13 +109,14 @@ def read(path: Path) -> Log:
         OSError: It cannot be read.
     """
     log = Log(StepLines(DeepSpeed.name, path))
-    number, last = 0, b""
+    number, low, high = 0, b"[3", b""
     try:
         for number, line in files.lines(path):
-            if line.startswith(b"[2"):
-                last = line
-                if not log.number:
-                    log.steps.stamp(bare(line).text, number)
+            if line.startswith(b"[2") and line[24:25] == b"]":  # such times sort as their text does
+                high = max(high, line[:25])
+                if line[:25] < low:
+                    low = line[:25]
+                    log.steps.stamp(low.decode("latin-1"), number)
             if _TIMER_MARK in line:
                 _timer(log, line, number)
             elif _STEP_MARK in line:
@@ -130,7 +130,7 @@ def read(path: Path) -> Log:
                 log.steps.close(reason, line=number, at_ns=log.steps.stamp(text, number))
     except files.BROKEN as error:
         log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
-    log.steps.stamp(bare(last).text, number)
+    log.steps.stamp(high.decode("latin-1"), number)
     return log
 
 
@@ -140,14 +140,14 @@ def _failed(line: bytes) -> str | None:
 
 def _timer(log: Log, line: bytes, number: int) -> None:
     said = bare(line)
-    found = _TIMER.search(said.text)
+    found = _TIMER.search(said.text) or _OLD_TIMER.search(said.text)
     if found is None:
         log.steps.bad.add("no step, left out", number, "it is torn")
         return
-    rate = _rate(found[4] or found[3])
+    rate = _rate(found[3] or found[2])
     if rate == 0:
         log.steps.bad.add("a step of no sensible speed, which is passed over", number)
-    _add(log, said, number, int(found[1] or found[2]), rate)
+    _add(log, said, number, int(found[1]), rate)
 
 
 def _rate(text: str) -> float:

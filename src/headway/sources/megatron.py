@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 MARK: Final = b"elapsed time per iteration ("
 _LINE: Final = re.compile(rb"iteration +\d+ */ *\d+ *\|[^\r\n]{0,400}?elapsed time per iteration \(m?s\): *[\d.]+")
-_ITERATION: Final = re.compile(
-    r"iteration +(\d{1,20}) */ *(\d{1,20}) *\|(?:.{0,400}?\bconsumed samples: *(\d{1,20}))?"
-    r".{0,400}?elapsed time per iteration \((m?s)\): *([^\s|/]{1,40})"
-)
+_ELAPSED: Final = re.compile(r"elapsed time per iteration \((m?s)\): *([^\s|/]{1,40})")
+_ITERATION: Final = re.compile(r"iteration +(\d{1,20}) */ *\d{1,20} *\|(?:.*\bconsumed samples: *(\d{1,18}))?")
+_REACH: Final = 600
+"""So far before its elapsed time an iteration is named, and so far behind it what was skipped [characters]."""
 _SKIPPED: Final = re.compile(r"number of (skipped|nan) iterations: *(\d{1,18})")
 _WORLD: Final = re.compile(r"using world size: *(\d{1,7})")
 _INTERVAL: Final = re.compile(r"^\s*log_interval \.{2,} *(\d{1,9})\s*$")
@@ -117,25 +117,35 @@ def read(path: Path) -> Log:
 
 def _iterations(log: Log, line: bytes, number: int) -> None:
     said = bare(line)
-    found = None
-    for found in _ITERATION.finditer(said.text):
-        step, _, samples, unit, took = found.groups()
-        at_ns = log.steps.stamp(said.text[: found.start()][-60:], number)
-        took_ns = seconds_ns(took, 1e-3 if unit == "ms" else 1.0)
+    n_found = at = 0
+    for elapsed in _ELAPSED.finditer(said.text):
+        before = said.text[max(at, elapsed.start() - _REACH) : elapsed.start()]
+        at = elapsed.end()
+        if (named := _ITERATION.match(before, max(0, before.rfind("iteration ")))) is None:
+            continue
+        n_found += 1
+        at_ns = log.steps.stamp(before[: named.start()][-60:], number)
+        took_ns = seconds_ns(elapsed[2], 1e-3 if elapsed[1] == "ms" else 1.0)
         if took_ns is None:
-            log.steps.bad.add("no step, left out", number, f"its elapsed time is {clean(took, 40)!r}")
+            log.steps.bad.add("no step, left out", number, f"its elapsed time is {clean(elapsed[2], 40)!r}")
             continue
         _flush(log)
-        if log.steps.step(int(step), line=number, at_ns=at_ns, took_ns=took_ns, rank=said.rank):
-            log.started = None
-            log.samples = int(samples) if samples else log.samples
-            for what, count in _SKIPPED.findall(said.text, found.end()):
-                if what == "skipped":
-                    log.n_skipped += int(count)
-                else:
-                    log.n_nan += int(count)
-    if found is None:
+        if log.steps.step(int(named[1]), line=number, at_ns=at_ns, took_ns=took_ns, rank=said.rank):
+            _iterated(log, named[2], said.text[at : at + _REACH])
+    if not n_found:
         log.steps.bad.add("no step, left out", number, "it is torn")
+
+
+def _iterated(log: Log, samples: str | None, behind: str) -> None:
+    """Note what else the line of an iteration says."""
+    log.started = None
+    if samples:
+        log.samples = int(samples)
+    for what, count in _SKIPPED.findall(behind):
+        if what == "skipped":
+            log.n_skipped += int(count)
+        else:
+            log.n_nan += int(count)
 
 
 def _flush(log: Log) -> None:

@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headway.clock import NS_PER_S
 from headway.sources import files
@@ -57,6 +57,8 @@ _STAMP: Final = re.compile(
     r"(?:\D|(?<!\d)\d(?!\d)){0,48}?(?<!\d)(?:(\d{4})[-/](\d\d)[-/](\d\d)|(\d\d)/(\d\d)/(\d{4}))[ T](\d\d:\d\d):(\d\d)"
     r"(?:[.,](\d{1,9}))?(?:\s?(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d\b))?"
 )
+_PLAIN_STAMP: Final = re.compile(r" ?\[?(\d{4}-\d\d-\d\d) (\d\d:\d\d):([0-5]\d)(?:[.,](\d{1,9}))?\]")
+"""The commonest by far, as `_STAMP` would read it."""
 _ENDINGS: Final = (
     (b"DUE TO PREEMPTION", "preempted"),
     (b"DUE TO TIME LIMIT", "preempted"),
@@ -73,8 +75,7 @@ _ENDINGS: Final = (
 _ENDING: Final = re.compile(b"|".join(re.escape(mark) for mark, _ in _ENDINGS))
 
 
-@dataclass(frozen=True, slots=True)
-class Bare:
+class Bare(NamedTuple):
     """A line without what a launcher put around it: its text, and the rank it is from (-1: it does not say)."""
 
     text: str
@@ -97,8 +98,7 @@ def bare(line: bytes) -> Bare:
     return Bare(text[found.end() :], int(found[1] or found[2]))
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """A moment at the beginning of a line [ns since the Unix epoch], and whether it names its zone."""
 
     ns: int
@@ -117,6 +117,11 @@ def stamp(text: str) -> Stamp | None:
         >>> stamp("[2024-01-02 03:04:05,25] step 1"), stamp("[titan] 2024-01-02T05:04:05.25+02:00 x"), stamp("step 1")
         (Stamp(ns=1704164645250000000, zoned=False), Stamp(ns=1704164645250000000, zoned=True), None)
     """
+    if found := _PLAIN_STAMP.match(text):
+        day, clock, second, fraction = found.groups()
+        ns = (_minute(f"{day} {clock}") + int(second)) * NS_PER_S + int((fraction or "0").ljust(9, "0"))
+        if 0 <= ns < BOUND:
+            return Stamp(ns, zoned=False)
     found = _STAMP.match(text)
     if found is None:
         return None
@@ -249,8 +254,10 @@ class StepLines:
     def seen(self, at_ns: int) -> None:
         """Note a moment at which the program ran: the log's first and last bound the run."""
         if 0 <= at_ns < BOUND:
-            self.earliest = at_ns if self.earliest is None else min(self.earliest, at_ns)
-            self.latest = at_ns if self.latest is None else max(self.latest, at_ns)
+            if self.earliest is None or at_ns < self.earliest:
+                self.earliest = at_ns
+            if self.latest is None or at_ns > self.latest:
+                self.latest = at_ns
             self._last_at = at_ns
 
     def step(
