@@ -1,6 +1,7 @@
 """Training logs of torchtitan, MaxText, nanoGPT, the HF Trainer, Lightning and TensorBoard, and their traps."""
 
 import json
+import random
 import struct
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from headway.sources.hftrainer import MOST_STEPS, HFTrainer
 from headway.sources.nanogpt import NanoGPT
 from headway.sources.tensorboard import TRIED, TensorBoard
 from headway.sources.tfrecord import checksum, checksums
+from headway.sources.torchtitan import TorchTitan
 
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
 
@@ -411,3 +413,116 @@ def test_nanogpt_odd_times_are_left_out_and_said(tmp_path, ms):
     run, ledger = of_text(NanoGPT(), tmp_path, text)
     assert ledger.steps.executed == 4
     assert "line 3 is no step, left out" in said(run)
+
+
+# torchtitan
+
+
+def titan(second, text, rank=0):
+    moment = f"2025-06-04 08:{51 + int(second) // 60:02d}:{int(second) % 60:02d},{round(second % 1 * 1000):03d}"
+    return f"[rank{rank}]:[titan] {moment} - root - INFO - {text}\n"
+
+
+def titan_step(second, step, mfu="40.00%", rank=0):
+    text = f"step: {step:2}  loss: 10.7069  memory: 30.99GiB(32.62%)  tps: 7,034  tflops: 407.35  mfu: {mfu}"
+    return titan(second, text, rank)
+
+
+def test_titan_sample():
+    (run,) = load(TorchTitan(), SAMPLES / "torchtitan.log")
+    ledger = account(run)
+    assert ledger.steps.executed == 40
+    assert {name: seconds / 8 for name, seconds in ledger.seconds.items()} == pytest.approx(
+        {
+            "startup": 9.0,
+            "checkpoint_restore": 2.0,
+            "evaluation": 3.0,
+            "checkpoint_save": 3.99,
+            "shutdown": 2.006,
+            "unaccounted": 0.01,
+            "below_peak": 12 * 0.98 + 9 * 0.6 + 10 * 0.6 + (10 - 0.32 * 12) + 10 * 0.6,
+            "productive": 12 * 0.02 + 9 * 0.4 + 10 * 0.4 + 0.32 * 12 + 10 * 0.4,
+        },
+        abs=1e-6,
+    )
+    opened = run.processes[0].open
+    assert (opened.devices, opened.accelerator, opened.rows) == (8, "NVIDIA H100", "block")
+    assert [event.step for event in run.processes[0].events if type(event).__name__ == "Saved"] == [20, 40]
+    assert run.processes[0].events[-1].reason == "finished"
+
+
+def test_titan_order_and_repeats_change_nothing(tmp_path):
+    lines = (SAMPLES / "torchtitan.log").read_text().splitlines(keepends=True)
+    _, expected = of_text(TorchTitan(), tmp_path, "".join(lines))
+    for seed in range(10):
+        mixed = lines + random.Random(seed).choices(lines, k=5)
+        random.Random(seed).shuffle(mixed)
+        _, ledger = of_text(TorchTitan(), tmp_path, "".join(mixed))
+        assert ledger.seconds == expected.seconds
+
+
+def test_titan_a_restart_continues_where_it_says(tmp_path):
+    one = titan(0, "Training starts at step 1") + "".join(titan_step(10 * k, 10 * k) for k in range(1, 6))
+    two = titan(100, "Starting job: x") + titan(110, "Training starts at step 31")
+    _run, ledger = of_text(
+        TorchTitan(), tmp_path, one + two + "".join(titan_step(110 + 10 * k, 30 + 10 * k) for k in (1, 2, 3))
+    )
+    assert ledger.attempts == 2
+    assert ledger.steps.reworked == 20
+    assert ledger.seconds["rework"] == pytest.approx(20)
+    assert ledger.seconds["recovery"] == pytest.approx(50)
+    assert ledger.seconds["startup"] == pytest.approx(10)
+
+
+def test_titan_without_its_beginning_the_first_line_is_startup(tmp_path):
+    run, ledger = of_text(TorchTitan(), tmp_path, "".join(titan_step(10 * k, 10 * k) for k in range(1, 6)))
+    assert ledger.steps.executed == 50
+    assert ledger.seconds == pytest.approx({"productive": 16, "below_peak": 24})
+    assert "is not known" in said(run)
+
+
+def test_titan_one_of_several_ranks_counts(tmp_path):
+    text = "".join(titan_step(10 * k, k, rank=rank) for k in range(1, 6) for rank in (0, 1, 2))
+    run, ledger = of_text(TorchTitan(), tmp_path, text)
+    assert ledger.steps.executed == 5
+    assert "3 ranks" in said(run)
+
+
+def test_titan_a_save_among_the_steps_takes_its_own_time(tmp_path):
+    text = (
+        titan(0, "Training starts at step 1")
+        + titan_step(10, 10)
+        + titan(17, "Finished saving the checkpoint in 2.00 seconds.")
+    )
+    _, ledger = of_text(TorchTitan(), tmp_path, text + titan_step(22, 20) + titan_step(32, 30))
+    assert ledger.seconds["checkpoint_save"] == 2
+    assert "unaccounted" not in ledger.seconds
+    assert sum(ledger.seconds.values()) == pytest.approx(32)
+
+
+def test_titan_an_evaluation_after_a_step_that_is_not_logged_is_said(tmp_path):
+    text = (
+        titan(0, "Training starts at step 1") + titan_step(10, 10) + titan(17, "validate step: 15  loss:  8.1  tps: 9")
+    )
+    run, ledger = of_text(TorchTitan(), tmp_path, text + titan_step(22, 20))
+    assert "evaluation" not in ledger.seconds
+    assert "evaluation" in said(run)
+
+
+@pytest.mark.parametrize("mfu", ["nan%", "140.00%", "-3%", "x%"])
+def test_titan_without_a_good_mfu_p_is_unknown(tmp_path, mfu):
+    run, ledger = of_text(TorchTitan(), tmp_path, titan_step(10, 1) + titan_step(20, 2, mfu) + titan_step(30, 3))
+    assert ledger.program is None
+    assert "below the peak is not known" in said(run)
+
+
+def test_titan_of_older_versions(tmp_path):
+    text = (
+        "2024-10-03 16:44:00,481 - root - INFO - Building 2-D device mesh with ['dp', 'tp'], [4, 2]\r\n"
+        "2024-10-03 16:44:28,481 - root - INFO - step:  1  loss: 10.8  memory: 26GiB(60%)  wps: 1,176  mfu: 16.15%\r\n"
+        "2024-10-03 16:44:32,481 - root - INFO - step:  2  loss: 10.6  memory: 33GiB(74%)  wps: 1,962  mfu: 26.95%\r\n"
+        "2024-10-03 16:44:36,481 - root - INFO - step: 3/9 = 33.3%  loss: 1.6  memory: 3GiB(74%)  tps: 1,962  mfu: 26%\r\n"
+    )
+    _run, ledger = of_text(TorchTitan(), tmp_path, text)
+    assert ledger.steps.executed == 3
+    assert ledger.devices == 8

@@ -1,0 +1,257 @@
+"""Logs of torchtitan: a line for every so many steps, its time the end of them, with the share of the peak they had."""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headway.events import CLOSE_REASONS
+from headway.ledger.history import Run
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
+from headway.sources.text import clean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+_MARK: Final = b"step:"
+_ANY: Final = re.compile(rb"step:[ \x1b\[0-9;m]+/?[^\r\n]{0,60}?loss:[^\r\n]{0,200}?(?:tps|wps):[^\r\n]{0,80}?mfu:")
+_STEP: Final = re.compile(
+    r"(?<!validate )\bstep: *(\d{1,18})(?:/\d{1,18})?\b.{0,60}?\bloss: .{0,200}?\b[tw]ps: .{0,80}?"
+    r"\bmfu: *([^\s%]{1,20})%"
+)
+_VALIDATED: Final = re.compile(r"\bvalidate step: *(\d{1,18})\b")
+_STARTS: Final = re.compile(r"\bTraining starts at step (\d{1,18})\b")
+_SAVED: Final = re.compile(r"\bFinished saving the checkpoint\b.{0,80}?\bin ([\d.]{1,20}) seconds")
+_LAST: Final = re.compile(r"\bcheckpoint\b.{0,60}? at last step, step (\d{1,18})\b")
+_LOADED: Final = re.compile(r"\bFinished loading the checkpoint\b.{0,80}?\bin ([\d.]{1,20}) seconds")
+_MESH: Final = re.compile(r"\bdevice mesh with parallelism: (.{1,200})")
+_OLD_MESH: Final = re.compile(r"\bBuilding \d-D device mesh with \[[^\]]{0,200}\], \[([\d, ]{1,60})\]")
+_DEGREE: Final = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d{1,7})\b")
+_CAPACITY: Final = re.compile(r"\b[A-Z]{2,8} capacity: (.{1,80}?) with [\d.]+GiB memory")
+_MAYBE: Final = re.compile(
+    rb"step:|Training starts at step|the checkpoint|at last step|device mesh|capacity: |Starting job|Training completed"
+)
+
+
+class TorchTitan:
+    """The source of torchtitan logs."""
+
+    name = "torchtitan"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no log of torchtitan, or None when it is one."""
+        if path.is_dir():
+            return "it is a folder and not a log file"
+        return None if holds(path, head, _MARK, _ANY) else "no line in it tells of a step with its loss, tps and mfu"
+
+    def load(self, path: Path, asked: Asked) -> list[Run]:
+        """Return the run of a log.
+
+        Raises:
+            SourceError: No line tells of a step, slug ``no-runs``.
+            OSError: It cannot be read.
+        """
+        log = _Log(StepLines(self.name, path))
+        number = 0
+        try:
+            for number, line in files.lines(path):
+                if _MAYBE.search(line):
+                    log.take(line, number)
+                elif (reason := ending(line)) is not None:
+                    log.rare.append(_Line(log.last, number, reason))
+        except files.BROKEN as error:
+            log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+        log.finish()
+        return [log.steps.run(clean(path.stem), asked, devices=log.devices, accelerator=log.accelerator)]
+
+
+@dataclass(slots=True, order=True)
+class _Line:
+    """A line that tells of something else than steps; ``at`` is -1 where it has no time [ns since the Unix epoch]."""
+
+    at: int
+    number: int
+    kind: str = ""
+    step: int = 0
+    took: int = 0
+    rank: int = -1
+
+
+@dataclass
+class _Log:
+    """A log as it is read; put in the order of its times at the end, as ranks write at the same time."""
+
+    steps: StepLines
+    columns: dict[str, array[int]] = field(
+        default_factory=lambda: {name: array("q") for name in ("at", "line", "step", "rank")}
+    )
+    mfu: array[float] = field(default_factory=lambda: array("d"))
+    rare: list[_Line] = field(default_factory=list)
+    devices: int | None = None
+    accelerator: str | None = None
+    last: int = -1
+
+    def take(self, line: bytes, number: int) -> None:
+        """Read a line that may tell of something."""
+        said = bare(line)
+        text = said.text
+        at = self.steps.stamp(text, number)
+        self.last = when = self.last if at is None else at
+        if found := _STEP.search(text):
+            for column, value in zip(self.columns.values(), (when, number, int(found[1]), said.rank), strict=True):
+                column.append(value)
+            self.mfu.append(_share(found[2]))
+        elif found := _VALIDATED.search(text):
+            self.rare.append(_Line(when, number, "evaluation", int(found[1]), -1, said.rank))
+        elif found := _STARTS.search(text):
+            self.rare.append(_Line(when, number, "starts", int(found[1]), 0, said.rank))
+        elif found := _SAVED.search(text) or _LOADED.search(text):
+            kind = "checkpoint_save" if "saving" in found[0] else "checkpoint_restore"
+            self.rare.append(_Line(when, number, kind, 0, seconds_ns(found[1]) or 0, said.rank))
+        elif found := _LAST.search(text):
+            self.rare.append(_Line(when, number, "last", int(found[1]), 0, said.rank))
+        else:
+            self._rest(text, number, when)
+
+    def _rest(self, text: str, number: int, when: int) -> None:
+        if "Training completed" in text:
+            self.rare.append(_Line(when, number, "finished"))
+        elif "Starting job" in text:
+            self.rare.append(_Line(when, number, "banner"))
+        elif (found := _MESH.search(text)) and (degrees := dict(_DEGREE.findall(found[1]))):
+            self.devices = max(self.devices or 1, math.prod(int(degree) for degree in degrees.values()))
+        elif found := _OLD_MESH.search(text):
+            sizes = [int(size) for size in found[1].split(",") if size.strip().isdigit()]
+            self.devices = max(self.devices or 1, math.prod(sizes))
+        elif found := _CAPACITY.search(text):
+            self.accelerator = found[1]
+
+    def finish(self) -> None:
+        """Give all to the steps' log, in the order of time."""
+        at, line, step, rank = (np.frombuffer(column, np.int64) for column in self.columns.values())
+        names, counts = np.unique(rank, return_counts=True)
+        main = int(names[np.argmax(counts)]) if len(names) else -1
+        order = np.lexsort((line, at, rank))
+        at, line, step, rank = at[order], line[order], step[order], rank[order]
+        mfu = np.frombuffer(self.mfu, np.float64)[order]
+        mine = sorted(one for one in self.rare if one.rank in {main, -1} or main == -1)
+        rare = [*{(one.at, one.kind, one.step, one.took, one.at < 0 and one.number): one for one in mine}.values()]
+        own = rank == main
+        self._evaluations(rare, at[own], step[own])
+        mfu_good = bool(len(mfu)) and bool(((mfu >= 0) & (mfu <= 1)).all())
+        if not mfu_good:
+            self.steps.warnings.append(
+                "not every line has an mfu from 0 to 100 %: what was below the peak is not known"
+            )
+        self._marks(rare, at[own], step[own])
+        spent = _Spent(rare)
+        before: tuple[int, int, int] | None = None
+        for when, number, last, who, share in zip(
+            at.tolist(), line.tolist(), step.tolist(), rank.tolist(), mfu.tolist(), strict=True
+        ):
+            if when >= 0 and before == (when, last, who):
+                continue  # the same line again
+            since = None if before is None or before[2] != who or last <= before[1] else before[:2]
+            begin, count, took, lost = spent.row(since, when, last, share)
+            if when < 0:
+                self.steps.step(last, line=number, rank=who)
+            else:
+                self.steps.step(last, line=number, at_ns=when, took_ns=took, count=count, rank=who)
+                if mfu_good and begin is not None:
+                    self.steps.wait("below_peak", lost)
+            before = (when, last, who)
+
+    def _evaluations(self, rare: list[_Line], at: Ints, step: Ints) -> None:
+        """Let each evaluation begin with the line of its own step, which is logged just before it."""
+        for one in rare:
+            place = int(np.searchsorted(at, one.at, "right")) - 1
+            if one.kind == "evaluation" and one.at >= 0 and place >= 0 and step[place] == one.step:
+                one.took = one.at - int(at[place])
+
+    def _marks(self, rare: list[_Line], at: Ints, step: Ints) -> None:
+        saved_at = -1
+        for one in rare:
+            at_ns = None if one.at < 0 else one.at
+            if one.kind in {"evaluation", "checkpoint_save", "checkpoint_restore"}:
+                took = None if one.took < 0 else one.took
+                self.steps.span(one.kind, line=one.number, at_ns=at_ns, took_ns=took)
+            if one.kind == "last":
+                saved_at = one.step
+            elif one.kind == "checkpoint_save":
+                place = int(np.searchsorted(at, one.at, "right")) - 1
+                logged = int(step[place]) if place >= 0 else 0
+                self.steps.saved(max(logged, saved_at), line=one.number, at_ns=at_ns)
+            elif one.kind == "starts":
+                self.steps.restored(one.step - 1, line=one.number, at_ns=at_ns)
+                saved_at = -1
+            elif one.kind == "banner":
+                self.steps.banner(line=one.number, at_ns=at_ns)
+            elif one.kind in CLOSE_REASONS:
+                self.steps.close(one.kind, line=one.number, at_ns=at_ns)
+
+
+class _Spent:
+    """What was done between step lines beside steps."""
+
+    def __init__(self, rare: list[_Line]) -> None:
+        self._starts = [one for one in rare if one.kind == "starts"]
+        self._starts_at = [one.at for one in self._starts]
+        self._spans = [one for one in rare if one.took > 0 and one.kind in {"evaluation", "checkpoint_save"}]
+        self._spans_at = [one.at for one in self._spans]
+
+    def row(
+        self, before: tuple[int, int] | None, at: int, step: int, mfu: float
+    ) -> tuple[int | None, int, int | None, int]:
+        """Return when the steps of a line began, how many they are, and of one what it took and lost [ns].
+
+        None where nothing tells; a length of None is all the time since the line before.
+
+        Args:
+            before: Time and step of the line before it in the same attempt.
+            at: Its time.
+            step: Its step.
+            mfu: Share of the peak, in [0, 1].
+        """
+        place = bisect_right(self._starts_at, at) - 1
+        start = self._starts[place] if place >= 0 else None
+        first = before is None or (start is not None and start.at > before[0])
+        if first and (start is None or start.step > step):
+            return None, 0, None, 0
+        begin, done = (start.at, start.step - 1) if first and start is not None else before or (at, step - 1)
+        count = max(1, step - done)
+        low, high = bisect_right(self._spans_at, begin), bisect_right(self._spans_at, at)
+        spans = self._spans[low:high]
+        beside = sum(one.took for one in spans)
+        evaluated = sum(one.took for one in spans if one.kind == "evaluation")
+        if beside > at - begin:  # they cannot all have been between the two lines
+            return begin, count if first else 0, (at - begin) // count if first else None, 0
+        # What was done right after the line before is ahead of the steps, else among them: it takes its own time.
+        half, ahead = (at - begin - beside) // (2 * count), begin
+        for one in spans:
+            if one.at - one.took - ahead > half:
+                ahead = begin
+                break
+            ahead = max(ahead, one.at)
+        own = at - ahead - (beside if ahead == begin else 0)
+        lost = own - round(mfu * (at - begin - evaluated)) if math.isfinite(mfu) else 0
+        timed = first or ahead > begin
+        return begin, count if timed else 0, own // count if timed else None, lost // count
+
+
+def _share(text: str) -> float:
+    """Return a percentage as a share; NaN where it is none."""
+    try:
+        return float(text) / 100
+    except ValueError:
+        return math.nan
