@@ -21,14 +21,19 @@ MAX_VALUE: Final = 64 << 20
 """Reading ends at an event or a value longer than that [bytes]."""
 MAX_KEPT: Final = 4 << 20
 """A value beside the events that is longer is not kept [bytes]."""
+MAX_DEPTH: Final = 1 << 18
+"""Reading ends where more brackets are open than that."""
+_LOOKED_AT: Final = 4096
+"""So many braces are looked at to find these places."""
 _LAST: Final = 3
 """So many of the last places where the events of a block may end are tried."""
 
-_NEXT: Final = re.compile(rb"\}\s*,\s*(?=\{)")
+_NEXT: Final = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
 _END: Final = re.compile(rb"\}\s*(?=\])")
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["{}\[\]]', re.DOTALL)
 _BLANK: Final = re.compile(rb"[\s,]*+")
 _SCALAR: Final = re.compile(rb"[^\s,\]}\"{\[]++")
+_ESCAPE: Final = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _NO_NUMBER: Final = re.compile(rb"([:,\[]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _BOM: Final = b"\xef\xbb\xbf"
 _TOO_DEEP: Final = (msgspec.DecodeError, RecursionError)
@@ -151,15 +156,14 @@ class Trace:
     def _careful(self, window: _Window) -> list[TraceEvent]:
         """Return the whole events that are held, one at least: each found by its brackets and decoded alone."""
         batch: list[TraceEvent] = []
-        place = window.offset
         value: bytes | None = window.value()
         while value is not None:
             event = _decode_one(value)
             if event is None:
-                self.complaints.add("no event, left out", place)
+                self.complaints.add("no event, left out", window.offset - len(value))
             else:
                 batch.append(event)
-            place, value = window.offset, window.whole_value()
+            value = window.whole_value()
         return batch
 
 
@@ -167,7 +171,7 @@ def _last(pattern: re.Pattern[bytes], data: bytes) -> list[int]:
     """Return the last few places in which a pattern that begins with a brace matches, the last first."""
     places: list[int] = []
     at = len(data)
-    for _ in range(64):
+    for _ in range(_LOOKED_AT):
         at = data.rfind(b"}", 0, at)
         if at < 0 or len(places) == _LAST:
             break
@@ -200,7 +204,7 @@ def _decode_one(data: bytes) -> TraceEvent | None:
     except _TOO_DEEP:
         pass
     try:
-        found = json.loads(data, strict=False)
+        found = json.loads(_ESCAPE.sub(_escaped, data), strict=False)
         if not isinstance(found, dict):
             return None
         kept = {key: found[key] for key in TraceEvent.__struct_fields__ if key in found}
@@ -209,6 +213,11 @@ def _decode_one(data: bytes) -> TraceEvent | None:
         return _one.decode(msgspec.json.encode(kept))
     except (ValueError, TypeError, RecursionError, msgspec.MsgspecError):
         return None
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    """Return an escape, one that is none as a backslash: paths of Windows have been written so."""
+    return found[0] if found[1] else rb"\\"
 
 
 class _Window:
@@ -288,7 +297,10 @@ class _Window:
         at = self._at if blank is None else blank.end()
         if self._data[at : at + 1] in {b"", b"]"}:
             return None
-        end, _, _ = _end_of(self._data, at, 0)
+        try:
+            end, _, _ = _end_of(self._data, at, 0)
+        except _CutError:
+            return None  # `value` says so, in its turn
         if end is None:
             return None
         self._at = end
@@ -339,6 +351,8 @@ def _end_of(data: bytes, at: int, depth: int) -> tuple[int | None, int, int]:
                 return None, depth, token.start()
         else:
             depth += 1 if first in b"{[" else -1
+            if depth > MAX_DEPTH:
+                raise _CutError(f"more than {MAX_DEPTH} open brackets")
         at = token.end()
         if depth <= 0:
             return at, 0, at

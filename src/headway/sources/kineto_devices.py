@@ -18,9 +18,13 @@ MAX_NS: Final = 1 << 61
 """A time or a length beyond that is damage [ns]."""
 MAX_LANES: Final = 1 << 16
 """More threads than that are not told apart."""
-MAX_MARKS: Final = 1 << 20
+MAX_DEVICES: Final = 1 << 10
+"""More devices than that are not told apart."""
+MAX_MARKS: Final = 1 << 17
 """More marks of steps than that are not read."""
 _MAX_DIGITS: Final = 48
+_SCALE: Final[Mapping[int, int]] = {3: 1, 2: 10, 1: 100}
+"""What makes nanoseconds of microseconds with so many decimals and no dot."""
 
 _MAX_KEY: Final = 256
 
@@ -104,10 +108,11 @@ class Gathering:
 
     def __init__(self, complaints: Complaints) -> None:
         self.complaints = complaints
-        self._lanes: dict[_Key, Lane] = {}  # of events with a category, by the device
+        self._lanes: dict[bytes, Lane] = {}  # of events with a category, by the device
         self._threads: dict[_Key, Lane] = {}  # of those without, by process and thread
         self._thread_names: dict[_Key, str] = {}
-        self._kinds: dict[str, str] = {}  # what the operations of XLA are, by their names
+        self._kernels: dict[str | None, str] = {}  # what kernels are, by their names
+        self._kinds: dict[str, str] = {}  # what the operations of XLA are
         self._n_marks = 0
         self._n_seen = 0
         self.marks: set[Mark] = set()
@@ -130,12 +135,13 @@ class Gathering:
     def _add_categorised(self, event: TraceEvent, category: str) -> None:
         kind = _ACTIVITY.get(category)
         if kind is not None:
-            if kind == "compute" and event.name and _COLLECTIVE_KERNEL.search(event.name):
-                kind = "comm"
-            self._fill(event, self._lane(self._lanes, (bytes(event.pid), b"")), kind)
+            if kind == "compute":
+                kind = self._kernels.get(event.name) or self._kernel(event.name)
+            lane = self._lanes.get(pid := bytes(event.pid))
+            self._fill(event, self._device(pid) if lane is None else lane, kind)
         elif event.name and event.name.startswith("ProfilerStep") and (found := _STEP.match(event.name)):
             if category.startswith("gpu"):
-                lane = self._lane(self._lanes, (bytes(event.pid), b""))
+                lane = self._device(bytes(event.pid))
                 self._mark(event, int(found[1]), None if lane is None else lane.marks)
             else:
                 self._mark(event, int(found[1]), self.marks)
@@ -144,7 +150,7 @@ class Gathering:
         pid, name = bytes(event.pid), event.name or ""
         process = self.processes.get(pid)
         if process is None or _DEVICE.search(process):
-            lane = self._lane(self._threads, (pid, bytes(event.tid)))
+            lane = self._thread((pid, bytes(event.tid)))
             if name.isdigit() and lane is not None:
                 self._mark(event, int(name[:18]), lane.marks)
             else:
@@ -168,23 +174,35 @@ class Gathering:
                 self._kinds[name] = kind
         return kind
 
-    def _lane(self, lanes: dict[_Key, Lane], key: _Key) -> Lane | None:
-        """Return the lane of a key, a new one where there is room for it."""
-        lane = lanes.get(key)
-        if lane is None and len(lanes) < MAX_LANES and len(key[0]) + len(key[1]) < _MAX_KEY:
-            lane = lanes[key] = Lane()
-        return lane
+    def _kernel(self, name: str | None) -> str:
+        kind = "comm" if name and _COLLECTIVE_KERNEL.search(name) else "compute"
+        if len(self._kernels) < MAX_LANES:
+            self._kernels[name] = kind
+        return kind
+
+    def _device(self, pid: bytes) -> Lane | None:
+        """Return the lane of a device, a new one where there is room for it."""
+        if pid not in self._lanes and len(self._lanes) < MAX_DEVICES and len(pid) < _MAX_KEY:
+            self._lanes[pid] = Lane()
+        return self._lanes.get(pid)
+
+    def _thread(self, key: _Key) -> Lane | None:
+        """Return the lane of a thread, a new one where there is room for it."""
+        if key not in self._threads and len(self._threads) < MAX_LANES and len(key[0]) + len(key[1]) < _MAX_KEY:
+            self._threads[key] = Lane()
+        return self._threads.get(key)
 
     def _fill(self, event: TraceEvent, lane: Lane | None, kind: str) -> None:
+        start, length = to_ns(event.ts), to_ns(event.dur)
         if lane is None:
             self.complaints.add("beyond the devices and threads that are told apart, left out", self._n_seen)
-            return
-        start, length = to_ns(event.ts), to_ns(event.dur)
-        if start is None or length is None or length < 0:
+        elif start is None or length is None or length < 0:
             reason = f"ts {_show(event.ts)}, dur {_show(event.dur)}"
             self.complaints.add("without a time, left out", self._n_seen, reason)
+        elif kind == "compute":
+            lane.compute.add(start, start + length)
         elif kind:
-            getattr(lane, kind).add(start, start + length)
+            (lane.comm if kind == "comm" else lane.copies).add(start, start + length)
 
     def _mark(self, event: TraceEvent, number: int, marks: set[Mark] | None) -> None:
         start, length = to_ns(event.ts), to_ns(event.dur)
@@ -214,7 +232,7 @@ class Gathering:
         """Return the devices that did anything, in the order of their numbers."""
         found = [
             Device(pid.decode(errors="replace").strip('"'), (lane,), frozenset(lane.marks))
-            for (pid, _), lane in self._lanes.items()
+            for pid, lane in self._lanes.items()
             if _did(lane)
         ]
         by_device: dict[str, dict[_Key, Lane]] = {}
@@ -224,16 +242,16 @@ class Gathering:
         for name, threads in by_device.items():
             lanes = self._of_device(threads)
             if any(map(_did, lanes)):
-                marks = [lane.marks for key, lane in threads.items() if self._thread(key) in {"steps", ""}]
+                marks = [lane.marks for key, lane in threads.items() if self._line(key) in {"steps", ""}]
                 found.append(Device(name, lanes, frozenset().union(*marks)))
         return sorted(found, key=lambda device: _number(device.name))
 
-    def _thread(self, key: _Key) -> str:
+    def _line(self, key: _Key) -> str:
         return self._thread_names.get(key, "").casefold()
 
     def _of_device(self, threads: Mapping[_Key, Lane]) -> tuple[Lane, ...]:
         """Return the threads that hold what the device did, and not what was derived from it."""
-        named = {key: self._thread(key) for key in threads}
+        named = {key: self._line(key) for key in threads}
         for belongs in (_is_stream, _is_ops):
             chosen = tuple(lane for key, lane in threads.items() if belongs(named[key]))
             if any(map(_did, chosen)):
@@ -274,13 +292,21 @@ def to_ns(raw: msgspec.Raw | bytes) -> int | None:
     Example:
         >>> to_ns(b"1682725898236567.123"), to_ns(b'"12.5"'), to_ns(b"NaN"), to_ns(b"1e400")
         (1682725898236567123, 12500, None, None)
+        >>> [to_ns(written) for written in (b"5", b"12", b"1234", b"-0.5", b"1.25", b"7.125", b"1e-3", b"0.0006", b"")]
+        [5000, 12000, 1234000, -500, 1250, 7125, 1, 1, None]
     """
     text = bytes(raw)
-    whole, dot, part = text.partition(b".")
-    if whole.isdigit() and len(whole) < 17 and (part.isdigit() if dot else True) and len(part) <= 3:
-        return int(whole) * 1000 + (int(part.ljust(3, b"0")) if dot else 0)
-    if len(text) > _MAX_DIGITS:
-        return None
+    dot = text.find(b".")
+    scale = 1000 if dot < 0 else _SCALE.get(len(text) - dot - 1, 0)
+    try:
+        if scale and len(text) < 18:
+            return int(text.replace(b".", b"", 1)) * scale
+    except ValueError:
+        pass
+    return _exactly(text) if len(text) <= _MAX_DIGITS else None
+
+
+def _exactly(text: bytes) -> int | None:
     try:
         value = Decimal(text.decode().strip('" ')) * 1000
     except (InvalidOperation, UnicodeDecodeError):

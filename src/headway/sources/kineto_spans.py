@@ -73,8 +73,7 @@ class Intervals:
 
     def add(self, start: int, end: int) -> None:
         """Add one [ns]."""
-        self._times.append(start)
-        self._times.append(end)
+        self._times.extend((start, end))
         if len(self._times) >= 2 * max(_COMPACT, len(self._union.start)):
             self.union()
 
