@@ -30,6 +30,7 @@ TARGETS: Final = {
 QUANTILES: Final = (0.5, 0.9, 0.99)
 _ALIASES: Final = {"itl": "tpot", "e2el": "e2e"}
 _PAIR: Final = re.compile(r"(\w+)\s*[:=]\s*(.*)", re.DOTALL)
+_SECOND: Final = re.compile(r"[a-z]\s+\d", re.IGNORECASE)  # a second time, whose name was forgotten
 _BETWEEN: Final = re.compile(r"[\s,;]+(?=\w+\s*[:=])")
 _Z: Final = 1.959963984540054  # the standard normal's 97.5 %
 
@@ -51,7 +52,7 @@ def parse_slo(text: str) -> dict[str, float]:
     slo: dict[str, float] = {}
     for part in _BETWEEN.split(text.strip(" \t\r\n,;")):
         pair = _PAIR.fullmatch(part)
-        if pair is None:
+        if pair is None or _SECOND.search(pair[2]):
             raise _bad_slo(text, f"{part[:40]!r} is no name with a time" if part else "it is empty")
         name = _ALIASES.get(pair[1].lower(), pair[1].lower())
         if name not in TARGETS:

@@ -29,8 +29,9 @@ _REQUESTS: Final = (*_EACH, "requests")
 _LISTS: Final = tuple((*_REQUESTS, end) for end in ENDS)
 _OPENED: Final = ((), ("benchmarks",), _EACH, (*_EACH, "metrics"), _REQUESTS, *_LISTS)
 _TOTALS: Final = ((*_EACH, "request_totals"), (*_EACH, "metrics", "request_totals"))
-_SETTINGS: Final = ((*_EACH, "config"), (*_EACH, "args"))
-_KEPT: Final = (*_TOTALS, *_SETTINGS, *((*path, "*") for path in _LISTS))
+_SETTINGS: Final = ("config", "args", "scheduler")
+_STATED: Final = frozenset({*_SETTINGS, "start_time", "end_time", "duration"})
+_KEPT: Final = (*_TOTALS, *((*_EACH, name) for name in _SETTINGS), *((*path, "*") for path in _LISTS))
 _MARK: Final = re.compile(
     rb'guidellm|"(?:generative|embeddings)_benchmark"|"request_totals"|"successful"', re.IGNORECASE
 )
@@ -50,8 +51,10 @@ class GuideLLM:
         if not head.lstrip().startswith((b"{", b"\xef\xbb\xbf{")):
             return "it does not begin with an object of JSON"
         walk = Walk(io.BytesIO(head), [(), ("benchmarks",), _EACH])
-        is_listed = any(place[:1] == ("benchmarks",) for place, _ in walk)
-        return None if is_listed and _MARK.search(head) else "it has no benchmarks of guidellm"
+        is_listed = any(place[:1] == ("benchmarks",) for place, _ in walk) or walk.inside[:1] == ("benchmarks",)
+        if b'"guidellm_version"' in head or (is_listed and _MARK.search(head)):
+            return None
+        return "it has no benchmarks of guidellm"
 
     def load(self, path: Path, asked: Asked) -> list[Served]:
         """Return the requests of each benchmark of a report."""
@@ -80,20 +83,27 @@ class GuideLLM:
         ]
 
 
+_NOTHING: Final = msgspec.Raw(b"null")
+_FIRST: Final = ("first_token_iteration", "first_iteration")
+_LATER: Final = ("output", "output_metrics", "info")
+
+
 class _Request(msgspec.Struct):
-    """What one request says of itself, in the words of several versions; all else is passed over."""
+    """What one request says of itself, in the words of several versions; all else is passed over.
+
+    What is large, or looked at only where something lacks, is left as it is written.
+    """
 
     request_latency: Any = None
     time_to_first_token_ms: Any = None
     inter_token_latency_ms: Any = None
-    output: Any = None
+    output: msgspec.Raw = _NOTHING
     output_tokens: Any = None
-    output_metrics: Any = None
+    output_metrics: msgspec.Raw = _NOTHING
     start_time: Any = None
     end_time: Any = None
     first_token_time: Any = None
-    last_token_time: Any = None
-    info: Any = None
+    info: msgspec.Raw = _NOTHING
 
 
 _READ: Final = msgspec.json.Decoder(_Request)
@@ -107,7 +117,16 @@ def _request(raw: bytes | None) -> _Request | None:
         said = decode(raw)
         if not isinstance(said, dict):
             return None
-        return _Request(**{name: said.get(name) for name in _Request.__struct_fields__})
+        values: dict[str, Any] = {name: said.get(name) for name in _Request.__struct_fields__}
+        return _Request(**values | {name: msgspec.Raw(_encode(values[name])) for name in _LATER})
+
+
+def _encode(value: Any) -> bytes:
+    """Return a value as JSON again, what is no number of it as none."""
+    try:
+        return msgspec.json.encode(value)
+    except (ValueError, RecursionError):
+        return b"null"
 
 
 def _within(value: Any, *names: str) -> Any:
@@ -159,8 +178,10 @@ class _Benchmark:
     @property
     def name(self) -> str:
         """The strategy, and its rate or streams."""
-        found = (_within(self.stated.get(key), "strategy") for key in ("config", "args"))
-        strategy = next((said for said in found if isinstance(said, dict)), {})
+        found = (_within(self.stated.get(key), "strategy") for key in _SETTINGS)
+        strategy = next((said for said in found if isinstance(said, dict | str)), {})
+        if isinstance(strategy, str):
+            return clean(strategy)
         kind = next((said for key in ("type_", "kind") if isinstance(said := strategy.get(key), str)), "")
         rate = _first(*(strategy.get(key) for key in ("rate", "streams", "max_concurrency")))
         return clean(kind + (f"@{rate:g}" if kind and math.isfinite(rate) else ""))
@@ -172,20 +193,19 @@ class _Benchmark:
         if request is None:
             self.unread.add("no object, so that nothing is known of it", len(self.ok) + 1)
         known = _Request() if request is None or end == "incomplete" else request
-        timings = _within(known.info, "timings")
-        begin = _first(known.start_time, _within(timings, "request_start"))
-        first = _first(known.first_token_time, *(_within(timings, f"first_{name}") for name in _ITERATIONS))
-        last = _first(known.last_token_time, *(_within(timings, f"last_{name}") for name in _ITERATIONS))
-        finish = _first(known.end_time, _within(timings, "request_end"))
-        ttft_s = _first(_ms(known.time_to_first_token_ms), first - begin)
+        ttft_s, e2e_s, tpot_s = _ms(known.time_to_first_token_ms), number(known.request_latency), math.nan
         tokens = _tokens(known)
-        if tokens < 0 and known.output == "" and math.isnan(ttft_s):
-            tokens = 0
-        between = max(tokens - 1, 0) or math.nan
+        if tokens not in {0, 1}:
+            tpot_s = _ms(known.inter_token_latency_ms)
+        if math.isnan(ttft_s) or math.isnan(e2e_s):
+            begin, first, finish = _moments(known)
+            ttft_s = first - begin if math.isnan(ttft_s) else ttft_s
+            e2e_s = finish - begin if math.isnan(e2e_s) else e2e_s
+            if tokens < 0 and math.isnan(ttft_s) and bytes(known.output) == b'""':
+                tokens = 0
         self.ttft_s.append(ttft_s)
-        self.e2e_s.append(_first(known.request_latency, finish - begin))
-        tpot_s = _first(_ms(known.inter_token_latency_ms), (last - first) / between)
-        self.tpot_s.append(math.nan if tokens in {0, 1} else tpot_s)
+        self.tpot_s.append(tpot_s)
+        self.e2e_s.append(e2e_s)
         self.tokens.append(tokens)
         self.ok.append(end != "errored")
 
@@ -229,7 +249,14 @@ class _Benchmark:
             )
 
 
-_ITERATIONS: Final = ("token_iteration", "iteration")
+def _moments(request: _Request) -> tuple[float, float, float]:
+    """Return when it was sent, its first token came, and it ended; NaN where it does not say."""
+    timings = _within(decode(bytes(request.info)), "timings")
+    return (
+        _first(request.start_time, _within(timings, "request_start")),
+        _first(request.first_token_time, *(_within(timings, name) for name in _FIRST)),
+        _first(request.end_time, _within(timings, "request_end")),
+    )
 
 
 def _ms(value: Any) -> float:
@@ -238,8 +265,12 @@ def _ms(value: Any) -> float:
 
 def _tokens(request: _Request) -> int:
     """Return how many tokens were put out; -1 where it does not say."""
-    said = (request.output_tokens, *(_within(request.output_metrics, name) for name in ("total_tokens", "text_tokens")))
-    return next((n for n in map(count, said) if n >= 0), -1)
+    tokens = count(request.output_tokens)
+    if tokens < 0:
+        said = decode(bytes(request.output_metrics))
+        found = (count(_within(said, name)) for name in ("total_tokens", "text_tokens"))
+        tokens = next((n for n in found if n >= 0), -1)
+    return tokens
 
 
 def _benchmarks(walk: Walk, shown: str) -> Iterator[_Benchmark]:
@@ -253,6 +284,6 @@ def _benchmarks(walk: Walk, shown: str) -> Iterator[_Benchmark]:
             benchmark.add(place[-2], raw)
         elif place in _TOTALS:
             benchmark.totals[place] = decode(raw)
-        elif place[:-1] == _EACH and raw and len(raw) < _LONGEST:
+        elif place[:-1] == _EACH and place[-1] in _STATED and raw and len(raw) < _LONGEST:
             benchmark.stated[place[-1]] = decode(raw)
     yield benchmark

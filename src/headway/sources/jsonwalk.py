@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -67,7 +68,7 @@ class Walk:
         [(('a',), b'1'), (('b', '*'), b'[1, 2]'), (('b', '*'), b'[3]')]
     """
 
-    def __init__(self, file: IO[bytes], opened: Iterable[Path], kept: Iterable[Path] = ()) -> None:
+    def __init__(self, file: io.BufferedIOBase, opened: Iterable[Path], kept: Iterable[Path] = ()) -> None:
         self.torn = ""
         self.junk = 0
         self.too_long = 0
@@ -89,9 +90,9 @@ class Walk:
         n_read = 0
         while not self.torn:
             try:
-                block = self._file.read(_BLOCK)
+                block = self._file.read1(_BLOCK)
             except BROKEN as error:
-                self.torn = f"the gzip is damaged after {n_read} bytes of its content: {error}"
+                self.torn = str(error)
                 break
             if not block:
                 break
@@ -101,6 +102,11 @@ class Walk:
             self.torn = f"it ends after {n_read} bytes, in the middle of a value"
         elif not self.torn and _is_junk(self._piece(b"")):
             self.junk += 1
+
+    @property
+    def inside(self) -> Path:
+        """The innermost container that is looked into and has not ended."""
+        return self._stack[-1][0] if self._stack else ()
 
     def _block(self, block: bytes, n_before: int) -> Iterator[tuple[Path, bytes | None]]:
         start = 0
@@ -158,7 +164,7 @@ class Walk:
         kinds = _KINDS[data]
         if self._escaped or b"\\" in block:
             self._unescape(data, kinds)
-        places = np.flatnonzero(kinds)
+        places = np.flatnonzero(kinds != 0)  # of booleans it is much faster
         kinds = kinds[places]
         quotes = kinds == _QUOTE
         in_string = (np.cumsum(quotes) + self._in_string) & 1

@@ -31,6 +31,14 @@ MAX_STATED: Final = 1_000_000
 _COLUMNS: Final = (*TIMES, *COUNTS, *TEXTS, "itls")
 _JUDGED: Final = frozenset({*TIMES, "itls", "output_lens"})
 _TOTALS: Final = frozenset({"request_throughput", "total_input_tokens", "total_output_tokens", "burstiness", *_COLUMNS})
+_NAMES: Final = ("model_id", "model", "tokenizer_id", "label", "backend")
+_GOODPUTS: Final = ("request_goodput", "request_goodput:")  # some versions write the colon
+_QUANTILES: Final = {
+    f"{key}_{name}_ms": f"{title} {key}"
+    for name, title in (("ttft", "ttft"), ("tpot", "tpot"), ("e2el", "e2e"))
+    for key in ("median", "p90", "p99")
+}
+_STATED: Final = frozenset({"completed", "failed", "duration", "num_prompts", *_NAMES, *_GOODPUTS, *_QUANTILES})
 _BEGINS: Final = (b"{", b"\xef\xbb\xbf{")
 _OPENED: Final = ((), *((name,) for name in _COLUMNS))
 _KEPT: Final = (("itls", "*"),)
@@ -94,7 +102,9 @@ def number(value: Any) -> float:
         >>> number(3), number("3"), number(True)
         (3.0, nan, nan)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) is float:
+        return value
+    if type(value) is not int:
         return math.nan
     try:
         return float(value)
@@ -138,7 +148,7 @@ class _Result:
 
     @property
     def name(self) -> str:
-        said = (self.stated.get(name) for name in ("model_id", "model", "tokenizer_id", "label", "backend"))
+        said = (self.stated.get(name) for name in _NAMES)
         return next((clean(text) for text in said if isinstance(text, str) and clean(text)), "")
 
     def add(self, name: str, raw: bytes | None) -> None:
@@ -174,7 +184,7 @@ def _results(walk: Walk) -> Iterator[_Result]:
             continue
         elif len(place) == 2:
             result.add(place[0], raw)
-        elif place[0] not in _COLUMNS and raw is not None and len(raw) < 4096:
+        elif place[0] in _STATED and raw is not None and len(raw) < 4096:
             result.stated[place[0]] = decode(raw)
     yield result
 
@@ -310,11 +320,10 @@ def _shown(value: object) -> str:
 
 def _percentiles(stated: Mapping[str, Any]) -> Iterator[str]:
     """Yield the percentiles that a result states of each time."""
-    for name, title in (("ttft", "ttft"), ("tpot", "tpot"), ("e2el", "e2e")):
-        for key, words in (("median", "median"), ("p90", "p90"), ("p99", "p99")):
-            time_s = number(stated.get(f"{key}_{name}_ms")) / 1000
-            if math.isfinite(time_s) and time_s >= 0:
-                yield f"{title} {words} {show_seconds(time_s)}"
-    goodput = number(stated.get("request_goodput", stated.get("request_goodput:")))
-    if math.isfinite(goodput):
+    for name, words in _QUANTILES.items():
+        time_s = number(stated.get(name)) / 1000
+        if math.isfinite(time_s) and time_s >= 0:
+            yield f"{words} {show_seconds(time_s)}"
+    goodput = next((rate for name in _GOODPUTS if math.isfinite(rate := number(stated.get(name)))), None)
+    if goodput is not None:
         yield f"a request goodput of {goodput:.3g} requests/s for targets it does not name"
