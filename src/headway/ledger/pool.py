@@ -75,7 +75,7 @@ class _History:
         sized = self.pool.devices is not None
         assert sized or total == held.total()  # noqa: S101 - without a size only what was held is there
         return Ledger(
-            {name: ns for name, ns in whole.items() if ns},
+            {name: ns for name, ns in whole.items() if ns or name == "allocated"},
             held_ns=whole["allocated"],
             offered_ns=sum(whole.values()) if sized else None,
             devices=self.pool.devices or 0,

@@ -84,6 +84,8 @@ def factors(ledger: Ledger) -> tuple[str, str]:
     if missing:
         known.append(f"{', '.join(missing)} not measured")
     missing = [name for name in missing if name not in ledger.unknown]
+    if is_pool(ledger):
+        return "   ".join(known), "S needs the number of devices: --capacity" if "S" in missing else ""
     needs = [f"{name} needs {_TO_GIVE[name]}" for name in missing[:1]]
     needs += [f"{name} {_TO_GIVE[name]}" for name in missing[1:]]
     return "   ".join(known), ", ".join(needs)

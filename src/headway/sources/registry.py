@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from headway.errors import ArgumentError, SourceError
 from headway.sources import files
 from headway.sources.asked import Asked, Loaded
-from headway.sources.mlperf import MLPerf
-from headway.sources.native import Native, below
+from headway.sources.native import below
 from headway.sources.text import clean
 
 
@@ -40,8 +41,45 @@ class Source(Protocol):
         """
 
 
-SOURCES: Final[tuple[Source, ...]] = (Native(), MLPerf())
-"""In the order they are asked; the first that recognises a path reads it."""
+HOMES: Final = (
+    "native:Native",
+    "mlperf:MLPerf",
+    "kineto:Kineto",
+    "slurm:Slurm",
+    "table:Table",
+    "megatron:Megatron",
+    "deepspeed:DeepSpeed",
+    "dllogger:DLLogger",
+    "hftrainer:HFTrainer",
+    "tensorboard:TensorBoard",
+    "googlegoodput:GoogleGoodput",
+    "vllmbench:VLLMBench",
+    "guidellm:GuideLLM",
+)
+"""Where each source is, in the order they are asked; the first that recognises a path reads it."""
+
+
+class _Sources(Sequence[Source]):
+    """The sources, each imported when it is asked."""
+
+    def __len__(self) -> int:
+        return len(HOMES)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[number] for number in range(*place.indices(len(self)))]
+        return _source(HOMES[place])
+
+
+@cache
+def _source(home: str) -> Source:
+    module, _, name = home.partition(":")
+    made: Source = getattr(import_module(f"headway.sources.{module}"), name)()
+    return made
+
+
+SOURCES: Final = _Sources()
+"""The sources, in the order they are asked."""
 
 
 def look(path: Path) -> bytes:
