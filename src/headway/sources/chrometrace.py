@@ -248,10 +248,10 @@ class _Window:
             self._more()
         return self._data[self._at :]
 
-    def _more(self, size: int = BLOCK) -> bool:
+    def _more(self, size: int = 0) -> bool:
         """Read more, and return whether there was any; what a broken gzip gave before it broke counts."""
         pieces = [self._data[self._at :]]
-        missing = 0 if self._ended else size
+        missing = 0 if self._ended else max(BLOCK, size)
         while missing:
             try:
                 piece = self._file.read1(missing)
@@ -323,7 +323,7 @@ class _Window:
             seen = at - start
             if len(self._data) - start > MAX_VALUE:
                 raise _CutError(f"a value longer than {MAX_VALUE >> 20} MiB")
-            if not self._more(max(BLOCK, len(self._data) - start)):
+            if not self._more(len(self._data) - start):
                 raise _CutError(self._why)
 
 
