@@ -16,7 +16,7 @@ from headway.sources.slurm_nodes import Nodes
 from headway.sources.slurm_table import SACCT, SINFO, SQUEUE, Row, first_header, rows
 from headway.sources.text import Complaints, clean
 
-_MOST_FILES: Final = 1000
+_MOST_FILES: Final = 400
 """So many files of a folder are looked at."""
 _NO_TABLE: Final = "no line in its first 64 KiB is a header of sacct, squeue or sinfo, and it is no JSON of theirs"
 _CLOCKS: Final = frozenset({"start", "end", "elapsed", "elapsed_raw", "submit"})
@@ -114,14 +114,16 @@ class _Reading:
                     totals[job.state] = totals.get(job.state, 0) + (job.end_ns - job.start_ns) * job.milli // 1000
             told.append("no column tells when jobs ran, only how long: the window, queue and waits are unknown")
         moments = [at for job in jobs for at in (job.end_ns, job.start_ns, job.submit_ns) if at is not None]
-        seen = self.jobs.seen_ns
+        if self.jobs.seen_ns is not None:
+            moments.append(self.jobs.seen_ns)
         return Pool(
             clean(self.path.name) or self._shown,
             Slurm.name,
             jobs=() if totals is not None else jobs,
             devices=devices,
             outages=() if snapshot else self.nodes.outages(),
-            end_ns=None if seen is None or totals is not None else max([seen, *moments]),
+            begin_ns=min(moments, default=None) if totals is None else None,
+            end_ns=max(moments, default=None) if totals is None else None,
             totals_ns=totals,
             path=self._shown,
             warnings=told,
@@ -135,7 +137,7 @@ class _Reading:
         """Read one file into the jobs or the nodes."""
         complaints = Complaints(clean(path.name))
         for place, kind, row in self._records(path, complaints):
-            why = self.nodes.add(row) if kind == SINFO else self.jobs.add(row, kind)
+            why = self.nodes.add(row) if kind == SINFO else self.jobs.add(row)
             if why:
                 what = "node" if kind == SINFO else "job"
                 complaints.add(f"no {what} that can be counted, left out", place, why)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from headway.clock import NS_PER_S
@@ -32,13 +33,16 @@ MOST_TASKS: Final = 10_000_000
 MOST_NODES: Final = 200_000
 _WORD: Final = re.compile(r"[A-Za-z_]+")
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+_CLOCK: Final = re.compile(r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d", re.ASCII)
+_PLAIN: Final = len("2024-01-31T12:00:00")
 _LENGTH: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(\d{1,8}):(\d\d)(?:\.\d*)?", re.ASCII)
 _GPU: Final = re.compile(r"(?:gres[/:])?gpu(?:[:=](?!\d+$)([^:=]+))?(?:([:=])(\d+))?", re.ASCII)
 _IN_BRACKETS: Final = re.compile(r"\([^)]*\)?")
 _TASKS: Final = re.compile(r"_\[([0-9,:-]+)(?:%(\d+))?", re.ASCII)
 _NODES: Final = re.compile(r"(?:[^,\[\]\s]|\[[^\]]*\])+")
 _PIECES: Final = re.compile(r"\[[^\]]*\]|[^\[\]]+")
-_YEARS: Final = (1971, 2200)
+_YEARS: Final = (1971, 2100)
+_LONGEST_S: Final = 100 * 366 * 86400
 
 
 def nothing(text: str) -> bool:
@@ -60,18 +64,22 @@ class Moments:
 
     def __init__(self) -> None:
         self.local = False
+        self._days: dict[str, int] = {}
 
     def read(self, text: str) -> int | None:
         """Return a moment [ns since the Unix epoch]; None where the field says nothing.
 
         Raises:
-            ValueError: It is no moment, or none of a year from 1971 to 2200.
+            ValueError: It is no moment, or none of a year from 1971 to 2100.
 
         Example:
             >>> Moments().read("2023-01-15T03:01:10") // 10**9
             1673751670
             >>> Moments().read("N/A")
         """
+        if len(text) == _PLAIN and (day := self._days.get(text[:10])) is not None and _CLOCK.fullmatch(text, 10):
+            self.local = True
+            return (day + int(text[11:13]) * 3600 + int(text[14:16]) * 60 + int(text[17:])) * NS_PER_S
         text = text.strip()
         if nothing(text):
             return None
@@ -80,7 +88,10 @@ class Moments:
         if not (match := _MOMENT.fullmatch(text)):
             raise ValueError(f"{text[:40]} is no moment as 2024-01-31T12:00:00")
         self.local |= match[2] is None
-        return _in_range(datetime.fromisoformat(match[1] + (match[2] or "Z")))
+        moment = _in_range(datetime.fromisoformat(match[1] + (match[2] or "Z")))
+        if len(text) == _PLAIN:
+            self._days[text[:10]] = moment // NS_PER_S // 86400 * 86400
+        return moment
 
 
 def _in_range(moment: datetime) -> int:
@@ -92,19 +103,27 @@ def _in_range(moment: datetime) -> int:
 def length(text: str) -> int | None:
     """Return a duration, of seconds or as ``[days-][hours:]minutes:seconds`` [ns]; None where there is none.
 
+    Raises:
+        ValueError: It is longer than 100 years.
+
     Example:
         >>> length("1-00:15:56") // 10**9, length("4:59") // 10**9, length("87356") // 10**9
         (87356, 299, 87356)
     """
     text = text.strip()
-    if text.isdecimal() and text.isascii() and len(text) < 12:
-        return int(text) * NS_PER_S
-    if not (match := _LENGTH.fullmatch(text)):
+    if text.isdecimal() and text.isascii() and len(text) < 20:
+        seconds = int(text)
+    elif match := _LENGTH.fullmatch(text):
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+        seconds += ((days * 24 + hours) * 60 + minutes) * 60
+    else:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * NS_PER_S
+    if seconds > _LONGEST_S:
+        raise ValueError(f"{text[:40]} is longer than 100 years")
+    return seconds * NS_PER_S
 
 
+@lru_cache(1 << 14)
 def gpus(text: str) -> int | None:
     """Return how many GPUs a list of resources names; None where it names no resource at all.
 
@@ -133,6 +152,7 @@ def gpus(text: str) -> int | None:
     return kinds if total is None else total
 
 
+@lru_cache(1 << 12)
 def state(text: str) -> str:
     """Return a state of a job as one long word; nothing where it is none.
 

@@ -26,10 +26,10 @@ def kind(head: bytes) -> str | None:
 
 
 def header(head: bytes) -> Header | None:
-    """Return what columns seem to be; None where it is no table of Slurm's.
+    r"""Return what columns seem to be; None where it is no table of Slurm's.
 
     Example:
-        >>> found = header(b"7|RUNNING|cpu=1,gres/gpu=2|2024-01-01T00:00:00|\\n")
+        >>> found = header(b"7|RUNNING|cpu=1,gres/gpu=2|2024-01-01T00:00:00|\n")
         >>> found.kind, found.columns
         ('squeue', {0: 'job', 1: 'state', 2: 'alloc_tres', 3: 'submit'})
     """
@@ -106,7 +106,7 @@ def _times(columns: list[list[str]], running: list[int]) -> dict[int, str]:
         submit = min(full, key=lambda at: (sum(one or 0 for one in moments[at]), at))
         found[submit] = "submit"
     live = [at for at, column in moments.items() if running and all(column[row] for row in running) and at not in found]
-    lengths = [[fields.length(column[row]) for row in running] for column in columns]
+    lengths = [[_length(column[row]) for row in running] for column in columns]
     told = {at: [moments[at][row] or 0 for row in running] for at in live}
     due = {
         at
@@ -121,6 +121,13 @@ def _times(columns: list[list[str]], running: list[int]) -> dict[int, str]:
 
 def _no() -> int:
     raise ValueError("it is no moment")
+
+
+def _length(text: str) -> int | None:
+    try:
+        return fields.length(text)
+    except ValueError:
+        return None
 
 
 def _nodes(columns: list[list[str]]) -> tuple[str, dict[int, str]] | None:

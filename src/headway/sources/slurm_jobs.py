@@ -10,7 +10,7 @@ from typing import Final
 from headway.clock import NS_PER_S
 from headway.ledger.history import Job
 from headway.sources import slurm_fields as fields
-from headway.sources.slurm_table import SQUEUE, Row
+from headway.sources.slurm_table import Row
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -59,12 +59,11 @@ class Jobs:
         self._counts = dict.fromkeys(("repeated", "moved", "early", "arrays", "bare", "sized", "gpus", "records"), 0)
         self._early_ns = 0
 
-    def add(self, row: Row, kind: str) -> str:
+    def add(self, row: Row) -> str:
         """Take one record, and return why it cannot be used; nothing where it can.
 
         Args:
             row: What it says.
-            kind: The command that printed it.
         """
         ident = row.get("job") or row.get("raw") or ""
         base, dot, step = ident.partition(".")
@@ -73,7 +72,7 @@ class Jobs:
         try:
             if not dot:
                 self._last = base
-                self._add_job(self._key(base, row.get("cluster", "")), row, kind)
+                self._add_job(self._key(base, row.get("cluster", "")), row)
             elif base != self._last:
                 self._add_step(clean(base, 80), step, row)
         except ValueError as error:
@@ -94,7 +93,7 @@ class Jobs:
             known = self._words[text] = clean(text)
         return known
 
-    def _add_job(self, key: str, row: Row, kind: str) -> None:
+    def _add_job(self, key: str, row: Row) -> None:
         state = fields.state(row.get("state", "")) or self._word(row.get("state", "").lower()) or "unknown"
         submit = self.moments.read(row.get("submit", ""))
         start, end = self._held(row, state)
@@ -104,8 +103,6 @@ class Jobs:
             if eligible is not None and eligible > submit and milli:
                 self._counts["early"] += 1
                 self._early_ns += min(eligible, max(start, submit)) - submit
-        if kind == SQUEUE and state in fields.LIVE:
-            end = None
         job = Job(
             id=key, milli=milli, state=state, submit_ns=submit, start_ns=start, end_ns=end,
             name=self._word(row.get("name", "")), user=self._word(row.get("user", "")),
@@ -236,9 +233,9 @@ class Jobs:
         counts = self._counts
         if self._steps:
             named = ", ".join(sorted(self._steps)[:3]) + (", …" if len(self._steps) > 3 else "")
-            yield f"{len(self._steps)} jobs have no record of their own and are told by their steps: {named}"
+            yield f"jobs that have no record of their own and are told by their steps: {len(self._steps)} ({named})"
         if counts["repeated"]:
-            yield f"{counts['repeated']} records are of an attempt that another record tells too: it counts once"
+            yield f"records of an attempt that another record tells too, so that it counts once: {counts['repeated']}"
         if counts["sized"] < counts["records"]:
             each = f"{self._devices} devices" if self._devices else "one device"
             yield (
@@ -248,7 +245,7 @@ class Jobs:
         if counts["sized"] and not counts["gpus"] and not any(steps.milli for steps in self._steps.values()):
             yield "no job has a GPU in AllocTRES, ReqTRES or their like: what jobs held is nothing"
         if counts["bare"]:
-            yield f"{counts['bare']} jobs name no resources at all: they count as without devices"
+            yield f"jobs that name no resources at all and count as without devices: {counts['bare']}"
         if counts["arrays"]:
             yield (
                 f"{counts['arrays']} records are arrays in the queue: each is one job that asks for the devices of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ COLUMNS: Final = {
 """What the columns of ``sacct`` (mixed case) and ``squeue`` (upper case) are called here."""
 NODE_COLUMNS: Final = {
     "NODELIST": "node", "HOSTNAMES": "node", "NODES": "count", "STATE": "state", "GRES": "gres",
-    "GRES_USED": "gres_used", "PARTITION": "partition", "TIMESTAMP": "since", "NODES(A/I/O/T)": "aiot",
+    "GRES_USED": "gres_used", "PARTITION": "partition", "TIMESTAMP": "since",
 }  # fmt: skip
 """What the columns of ``sinfo`` are called here."""
 _FREE: Final = frozenset({
@@ -39,7 +40,7 @@ _FREE: Final = frozenset({
     "StdOut", "StdErr", "StdIn", "NAME", "COMMAND", "COMMENT", "DEPENDENCY", "REASON", "NODELIST(REASON)", "WORK_DIR",
 })  # fmt: skip
 """Columns in which anything may stand, the delimiter too."""
-_NAME: Final = re.compile(r"[A-Za-z][\w/]*(?::[A-Z])*(?:\([A-Z/]*\))?")
+_NAME: Final = re.compile(r"[A-Z][\w/]*(?::[A-Z])*(?:\([A-Z/]*\))?")
 _DASHES: Final = re.compile(rb"-+(?: +-+)* *")
 _DATE: Final = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
 _JOB: Final = re.compile(r"\d{1,20}(?:[_+.].*)?", re.ASCII)
@@ -69,6 +70,17 @@ class Header:
     free: tuple[int, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
 
+    @cached_property
+    def n_delimiters(self) -> int:
+        """How many delimiters a line has that is a record."""
+        return self.width - 1 + self.closed
+
+    @cached_property
+    def job_at(self) -> int:
+        """The place of the column that numbers jobs; -1 where there is none."""
+        places = {name: index for index, name in self.columns.items()}
+        return places.get("job", places.get("raw", -1))
+
     def split(self, line: bytes) -> list[bytes]:
         """Return the cells of a line, or of several that are one record."""
         if self.spans:
@@ -81,12 +93,17 @@ class Header:
         return cells
 
     def row(self, cells: list[bytes]) -> dict[str, str]:
-        """Return what the cells say; of two columns of one meaning the first that says something."""
-        row: dict[str, str] = {}
-        for index, name in self.columns.items():
-            if not row.get(name):
-                row[name] = cells[index].decode("utf-8", "replace").strip()
-        return row
+        """Return what the cells say; of two columns of one meaning the first counts."""
+        return {name: cells[index].decode("utf-8", "replace").strip() for index, name in self.columns.items()}
+
+    def row_of(self, line: bytes) -> dict[str, str]:
+        """Return what a line says that is a whole record."""
+        cells = line.decode("utf-8", "replace").split(self._sign)
+        return {name: cells[index].strip() for index, name in self.columns.items()}
+
+    @cached_property
+    def _sign(self) -> str:
+        return self.delimiter.decode()
 
     def realigned(self, cells: list[bytes]) -> list[bytes] | None:
         """Return cells of which some are parts of one, put together; None where they make no sense."""
@@ -126,7 +143,7 @@ def header(line: bytes) -> Header | None:
     """
     if len(line) > files.HEAD or not line.isascii():
         return None
-    text = line.decode().strip(" \r\n\t")
+    text = line.decode().strip(" \r\n")
     names = _NAME.findall(text)
     between = [part.strip(" ") for part in _NAME.split(text)]
     if len(names) < 2 or between[0] or len(set(between[1:-1])) != 1 or between[-1] not in {"", between[1]}:
@@ -135,7 +152,8 @@ def header(line: bytes) -> Header | None:
     if kind is None:
         return None
     known = NODE_COLUMNS if kind == SINFO else COLUMNS
-    columns = {index: known[name] for index, name in enumerate(names) if name in known}
+    last = {known[name]: index for index, name in reversed(list(enumerate(names))) if name in known}
+    columns = dict(sorted((index, meaning) for meaning, index in last.items()))
     free = tuple(index for index in reversed(range(len(names))) if names[index] in _FREE)
     return Header(kind, columns, len(names), between[1].encode(), bool(between[-1]), free)
 
@@ -147,7 +165,9 @@ def _kind(names: list[str]) -> str | None:
     if found & {"JOBID", "ARRAY_JOB_ID"} and len(found & COLUMNS.keys()) > 1:
         return SQUEUE
     known = found & NODE_COLUMNS.keys()
-    if "AVAIL" in found or (known & {"NODELIST", "HOSTNAMES", "NODES"} and known & {"STATE", "GRES", "GRES_USED"}):
+    if ("AVAIL" in found and len(known) > 1) or (
+        known & {"NODELIST", "HOSTNAMES", "NODES"} and known & {"STATE", "GRES", "GRES_USED"}
+    ):
         return SINFO
     return None
 
@@ -175,13 +195,26 @@ def rows(path: Path, found: Header, complaints: Complaints) -> Iterator[tuple[in
     A record goes on in the next line until it has as many cells as the header; a header that comes
     again counts from there on. What is no record is complained of.
 
+    Steps that follow the record of their job are passed over.
+
     Raises:
         OSError: The file cannot be read.
     """
     reader = _Reader(found, complaints)
+    last: bytes | None = None
     for number, line in _lines(path, complaints):
-        for place, cells in reader.take(number, line):
-            yield place, reader.header, reader.header.row(cells)
+        now = reader.header
+        plain = now.delimiter and not reader.begun and line[:1] not in _BESIDE
+        if not plain or line.count(now.delimiter) != now.n_delimiters:
+            for place, cells in reader.take(number, line):
+                yield place, reader.header, reader.header.row(cells)
+            continue
+        job = line.split(now.delimiter, now.job_at + 1)[now.job_at] if now.job_at >= 0 else b""
+        base, dot, _ = job.partition(b".")
+        if dot and base == last:
+            continue
+        last = None if dot else base
+        yield number, now, now.row_of(line)
     reader.give_up()
 
 
@@ -199,18 +232,25 @@ def _lines(path: Path, complaints: Complaints) -> Iterator[tuple[int, bytes]]:
                     line.decode()
                 except UnicodeDecodeError as error:
                     complaints.add("not all UTF-8, read with a mark in its place", number, error.reason)
+            if not line.endswith(b"\n"):
+                complaints.add("the last and has no end: it may be cut", number)
             yield number, line
     except files.BROKEN as error:
         complaints.add("the last before the gzip breaks", number, str(error))
 
 
 class _Reader:
-    """Puts lines together to records."""
+    """Puts lines together to records.
+
+    Attributes:
+        header: Which column is what from here on.
+        begun: The lines of a record that is not whole yet.
+    """
 
     def __init__(self, found: Header, complaints: Complaints) -> None:
         self.header = found
         self._complaints = complaints
-        self._begun: list[bytes] = []
+        self.begun: list[bytes] = []
         self._place = 0
         self._n_found = 0
         self._n_lines = 0
@@ -220,11 +260,11 @@ class _Reader:
         cells = self.header.split(line.rstrip(b"\r\n"))
         if line[:1] in _BESIDE and self._skips(line):
             return
-        if not self._begun and len(cells) == self.header.width and line.strip():
+        if not self.begun and len(cells) == self.header.width and line.strip():
             yield number, cells
             return
         whole = len(cells) == self.header.width
-        if self._begun and not whole:
+        if self.begun and not whole:
             yield from self._go_on(number, line, len(cells))
             return
         self.give_up()
@@ -240,37 +280,37 @@ class _Reader:
 
     def give_up(self) -> None:
         """Complain of a record that was begun and is not whole."""
-        if self._begun:
+        if self.begun:
             self._complain(self._place, f"{self._n_found} cells where the header has {self.header.width}")
-            self._begun = []
+            self.begun = []
 
     def _begin(self, number: int, line: bytes, n_cells: int) -> None:
-        self._begun, self._place, self._n_found, self._n_lines = [line.rstrip(b"\r\n")], number, n_cells, 1
+        self.begun, self._place, self._n_found, self._n_lines = [line.rstrip(b"\r\n")], number, n_cells, 1
         if not self.header.delimiter:
             self.give_up()
 
     def _go_on(self, number: int, line: bytes, n_cells: int) -> Iterator[tuple[int, list[bytes]]]:
         """Add a line to a record that was begun; it ends with it, or neither is one."""
-        together = b"\n".join([*self._begun, line.rstrip(b"\r\n")])
+        together = b"\n".join([*self.begun, line.rstrip(b"\r\n")])
         n_found = self._n_found + n_cells - 1
         self._n_lines += 1
         if n_found > self.header.width + self.header.closed or self._n_lines > _MOST_LINES:
             self.give_up()
             self._begin(number, line, n_cells)
             return
-        self._begun = [together]
+        self.begun = [together]
         self._n_found = n_found
         if len(together) > files.MAX_LINE:
             self.give_up()
             return
         cells = self.header.split(together)
         if len(cells) == self.header.width:
-            self._begun = []
+            self.begun = []
             yield self._place, cells
 
     def _skips(self, line: bytes) -> bool:
         """Return whether a line is none of a record: a header, which counts from here on, dashes, a date."""
-        if self._begun and not any(mark in line for mark in _MARKS):
+        if self.begun and not any(mark in line for mark in _MARKS):
             return False
         if any(mark in line for mark in _MARKS) and (found := header(line)) and found.kind == self.header.kind:
             if (found.width, found.columns) != (self.header.width, self.header.columns):

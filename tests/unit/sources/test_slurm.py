@@ -1,0 +1,392 @@
+"""What Slurm's commands print, as a pool: attempts once, GPUs from TRES, waits, snapshots said to be such."""
+
+import gzip
+import json
+from collections import Counter
+
+import pytest
+
+from data import real
+from headway.errors import SourceError
+from headway.ledger.pool import account_pool
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.slurm import Slurm
+
+H = 3600
+SACCT = "JobID|JobName|User|Account|Partition|State|Submit|Eligible|Start|End|ElapsedRaw|AllocTRES|ReqTRES"
+ROW = "7|train|ana|lm|gpu|COMPLETED|{0}T01:00:00|{0}T01:00:00|{0}T02:00:00|{0}T05:00:00|10800|gres/gpu=8|gres/gpu=8"
+DAY = ROW.format("2024-03-05")
+
+
+def pool(path, text=None, **asked):
+    """Return the pool of a path, with this text in it where some is given."""
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert Slurm().recognise(path, b"" if path.is_dir() else files.head(path)) is None
+    (found,) = Slurm().load(path, Asked(**asked))
+    account_pool(found)
+    return found
+
+
+def jobs(path, text=None, **asked):
+    return {job.id: job for job in pool(path, text, **asked).jobs}
+
+
+def device_s(found):
+    """Return device-seconds by state of what ended [s]."""
+    spent = Counter()
+    for job in found.jobs:
+        if job.start_ns is not None and job.end_ns is not None:
+            spent[job.state] += (job.end_ns - job.start_ns) * job.milli // 10**12
+    return dict(spent)
+
+
+def said(found, words):
+    return [line for line in found.warnings if words in line]
+
+
+# Real files
+
+
+def test_midnight_counts_jobs_and_not_their_steps():
+    found = pool(real("slurm", "sacct_midnight.txt"))
+    assert len(found.jobs) == 306
+    assert device_s(found) == {
+        "completed": 463060, "failed": 219953, "cancelled": 2376660,
+        "requeued": 505194, "timeout": 10812, "out_of_memory": 3178,
+    }  # fmt: skip
+    assert sum(account_pool(found).seconds.values()) == 3578857
+    assert pytest.approx(0.12939, abs=5e-6) == 463060 / 3578857
+    assert said(found, "each counts as one device")
+    assert said(found, "read as UTC")
+
+
+def test_110_columns_with_newlines_in_a_field():
+    found = pool(real("slurm", "sacct_110_columns_multiline.txt"))
+    by_id = {job.id: job for job in found.jobs}
+    assert sorted(by_id) == ["200131", "201729", "201844"]
+    failed = by_id["201729"]
+    assert (failed.milli, failed.state, (failed.end_ns - failed.start_ns) // 10**9) == (1024000, "failed", 79396)
+    assert (failed.start_ns - failed.submit_ns) // 10**9 == 16356
+    assert pytest.approx(22583.751, abs=5e-4) == 1024 * 79396 / H
+    step = by_id["200131"]
+    assert (step.milli, (step.end_ns - step.start_ns) // 10**9) == (2048000, 35317)
+    assert device_s(found)["requeued"] / H == pytest.approx(6211.982, abs=5e-4)
+    assert by_id["201844"].user == "test_user"
+    assert said(found, "counts once: 2")
+    assert said(found, "200131")
+
+
+def test_a_bad_byte_and_a_job_without_its_record():
+    found = pool(real("slurm", "sacct_invalid_utf8.txt"))
+    assert {job.id: job.milli // 1000 for job in found.jobs} == {"3557891": 8, "3557892": 1, "3557893": 128}
+    assert [job.state for job in found.jobs] == ["failed", "timeout", "failed"]
+    assert len(said(found, "line 12 is not all UTF-8")) == 1
+    assert said(found, "told by their steps: 1 (3557893)")
+
+
+def test_squeue_without_a_header():
+    found = pool(real("slurm", "squeue.txt"))
+    running = [job for job in found.jobs if job.state == "running"]
+    assert sorted(job.milli // 1000 for job in running) == [1, 2, 256]
+    assert all(job.submit_ns < job.start_ns for job in running)
+    assert [job.start_ns for job in found.jobs if job.state == "pending"] == [None, None]
+    assert said(found, "3 of 5 jobs had 259 devices")
+    assert said(found, "no header line")
+
+
+def test_sinfo_without_a_header():
+    found = pool(real("slurm", "sinfo.txt"))
+    assert (found.devices, list(found.jobs), list(found.outages)) == (80, [], [])
+    assert said(found, "10 nodes then, by state: allocated 1 (8 devices), drained 1 (8 devices), idle 2")
+    assert said(found, "since when is not told")
+
+
+# sacct
+
+
+@pytest.mark.parametrize("delimiter", ["|", "|#", ";", "\t", ",", "^", "::"])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_delimiters_and_line_ends(tmp_path, delimiter, closed, end):
+    lines = [line.replace("|", delimiter) + delimiter * closed for line in (SACCT, DAY)]
+    (job,) = jobs(tmp_path / "sacct", "\ufeff" + end.join([*lines, ""])).values()
+    assert (job.id, job.name, job.user, job.account, job.partition) == ("7", "train", "ana", "lm", "gpu")
+    assert (job.milli, job.state) == (8000, "completed")
+    assert [(at - job.submit_ns) // 10**9 // H for at in (job.start_ns, job.end_ns)] == [1, 4]
+
+
+def test_columns_of_fixed_width(tmp_path):
+    text = (
+        "JobID           JobName      State               Start                 End  AllocTRES \n"
+        "------------ ---------- ---------- ------------------- ------------------- ---------- \n"
+        "7               my job  CANCELLED+ 2024-03-05T02:00:00 2024-03-05T03:00:00 gres/gpu=2 \n"
+        "7.bat+           batch  CANCELLED  2024-03-05T02:00:00 2024-03-05T03:00:00 gres/gpu=2 \n"
+    )
+    (job,) = jobs(tmp_path / "sacct", text).values()
+    assert (job.id, job.name, job.state, job.milli) == ("7", "my job", "cancelled", 2000)
+
+
+def test_newlines_and_delimiters_inside_a_name(tmp_path):
+    text = "\n".join([SACCT, DAY.replace("train", "two\nlines\n"), DAY.replace("7|train", "8|a|b"), ""])
+    found = jobs(tmp_path / "sacct", text)
+    assert {job.id: job.name for job in found.values()} == {"7": "twolines", "8": "a|b"}
+
+
+def test_a_torn_record_costs_only_itself(tmp_path):
+    text = "\n".join([SACCT, "5|torn|x", DAY, DAY.replace("7|", "8|"), "9|cut"])
+    found = pool(tmp_path / "sacct", text)
+    assert [job.id for job in found.jobs] == ["7", "8"]
+    assert said(found, "2 lines are no record, left out: 2 (3 cells where the header has 13), 5")
+
+
+def test_without_a_header_it_says_to_add_it(tmp_path):
+    with pytest.raises(SourceError, match=r"--noheader.*\[no-header\]"):
+        pool(tmp_path / "sacct", f"{DAY}\n{DAY.replace('7|', '7.batch|')}\n")
+
+
+def test_without_times_it_says_which_columns(tmp_path):
+    with pytest.raises(SourceError, match=r"Start,End.*\[no-columns\]"):
+        pool(tmp_path / "sacct", "JobID|JobName|State|ExitCode\n7|a|COMPLETED|0:0\n")
+    with pytest.raises(SourceError, match="no-runs"):
+        pool(tmp_path / "sacct", SACCT + "\n")
+
+
+def test_only_lengths_are_totals_by_state(tmp_path):
+    text = "JobID|State|Elapsed|AllocTRES\n7|COMPLETED|1-00:00:00|gres/gpu=4\n8|FAILED|00:30:00|gres/gpu=2\n"
+    found = pool(tmp_path / "sacct", text)
+    assert found.totals_ns == {"completed": 4 * 86400 * 10**9, "failed": H * 10**9}
+    assert said(found, "only how long")
+
+
+def test_an_attempt_counts_once_and_each_requeue_for_itself(tmp_path):
+    again = (
+        DAY.replace("T05:00", "T04:00").replace("T02:00", "T03:30").replace("T01:00", "T03:10").replace("10800", "1800")
+    )
+    text = [SACCT, DAY.replace("COMPLETED", "NODE_FAIL"), DAY.replace("COMPLETED", "NODE_FAIL"), again]
+    found = pool(tmp_path / "sacct", "\n".join([*text, ""]))
+    assert [(job.id, job.state) for job in found.jobs] == [("7", "node_fail"), ("7", "completed")]
+    assert device_s(found) == {"node_fail": 8 * 3 * H, "completed": 8 * 1800}
+
+
+def test_a_job_seen_running_and_ended_is_one(tmp_path):
+    before = DAY.replace("COMPLETED", "RUNNING").replace("2024-03-05T05:00:00|10800", "Unknown|3600")
+    waiting = DAY.replace("COMPLETED", "PENDING").replace(
+        "2024-03-05T02:00:00|2024-03-05T05:00:00|10800", "Unknown|Unknown|0"
+    )
+    for lines in ([waiting, before, DAY], [DAY, before, waiting]):
+        assert device_s(pool(tmp_path / "sacct", "\n".join([SACCT, *lines, ""]))) == {"completed": 8 * 3 * H}
+
+
+def test_a_running_job_counts_up_to_when_sacct_ran(tmp_path):
+    row = DAY.replace("COMPLETED", "RUNNING").replace("2024-03-05T05:00:00|10800", "Unknown|3600")
+    found = pool(tmp_path / "sacct", f"{SACCT}\n{row}\n")
+    assert sum(account_pool(found).seconds.values()) == 8 * H
+
+
+@pytest.mark.parametrize(
+    ("alloc", "req", "gpus"),
+    [
+        ("billing=99,cpu=1,gres/gpu=8,gres/gpu:h100=8,gres/gpumem=0,gres/gpuutil=0", "", 8),
+        ("cpu=1,gres/gpu:a100=2,gres/gpu:h100=4", "gres/gpu=1", 6),
+        ("", "cpu=1,gres/gpu=3", 3),
+        ("cpu=4,mem=1G", "cpu=4,mem=1G", 0),
+    ],
+)
+def test_gpus_of_tres(tmp_path, alloc, req, gpus):
+    row = DAY.rsplit("|", 2)[0] + f"|{alloc}|{req}"
+    assert jobs(tmp_path / "sacct", f"{SACCT}\n{row}\n")["7"].milli == 1000 * gpus
+
+
+@pytest.mark.parametrize("gres", ["gpu:4", "gpu:a100:4(S:0-1)", "gres:gpu:4", "gpu:a100:3,gpu:v100:1"])
+def test_gpus_of_gres_are_a_nodes(tmp_path, gres):
+    text = f"JobID|State|Start|End|NNodes|AllocGRES\n7|FAILED|2024-03-05T02:00:00|2024-03-05T03:00:00|3|{gres}\n"
+    assert jobs(tmp_path / "sacct", text)["7"].milli == 12000
+
+
+def test_arrays_and_parts_are_jobs(tmp_path):
+    pending = DAY.replace("COMPLETED", "PENDING").replace(
+        "2024-03-05T02:00:00|2024-03-05T05:00:00|10800", "Unknown|Unknown|0"
+    )
+    rows = [DAY.replace("7|", ident) for ident in ("7_1|", "7_2|", "9+0|", "9+1|", "9+0.batch|", "9.0|")]
+    found = pool(tmp_path / "sacct", "\n".join([SACCT, *rows, pending.replace("7|", "7_[5-9%2]|"), ""]))
+    assert sorted(job.id for job in found.jobs) == ["7_1", "7_2", "7_[5-9%2]", "9+0", "9+1"]
+    assert found.jobs[-1].milli == 16000
+    assert said(account_pool(found), "asked for 16 devices in all and never ran")
+
+
+@pytest.mark.parametrize(
+    "words", ["CANCELLED by 1234|{0}|{0}|None|{1}|0||gres/gpu=8", "CANCELLED|{0}|{0}|{1}|{1}|0||gres/gpu=8"]
+)
+def test_cancelled_in_the_queue_never_ran(tmp_path, words):
+    row = "7|train|ana|lm|gpu|" + words.format("2024-03-05T01:00:00", "2024-03-05T02:00:00")
+    job = jobs(tmp_path / "sacct", f"{SACCT}\n{row}\n")["7"]
+    assert (job.state, job.start_ns, job.milli) == ("cancelled", None, 8000)
+
+
+def test_waits_are_from_submit_and_say_what_was_not_eligible(tmp_path):
+    found = pool(
+        tmp_path / "sacct",
+        f"{SACCT}\n{DAY.replace('|2024-03-05T01:00:00|2024-03-05T02', '|2024-03-05T01:30:00|2024-03-05T02')}\n",
+    )
+    assert account_pool(found).queue.mean_s == H
+    assert said(found, "not eligible at first")
+
+
+@pytest.mark.parametrize(("day", "elapsed"), [("2024-03-31", 3 * H - H), ("2024-10-27", 3 * H + H)])
+def test_elapsed_counts_where_clocks_were_changed(tmp_path, day, elapsed):
+    found = pool(tmp_path / "sacct", f"{SACCT}\n{ROW.format(day).replace('10800', str(elapsed))}\n")
+    assert device_s(found) == {"completed": 8 * elapsed}
+    assert said(found, "forward or back")
+
+
+def test_moments_with_their_zone_or_as_seconds_need_no_word(tmp_path):
+    text = "JobID|State|Start|End|AllocTRES\n7|FAILED|2024-03-05T03:00:00+0100|1709607600|gres/gpu=1\n"
+    found = pool(tmp_path / "sacct", text)
+    assert device_s(found) == {"failed": H}
+    assert found.warnings == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        DAY.replace("T05:00:00", "T01:59:00"),
+        DAY.replace("2024-03-05T05", "1969-12-31T05"),
+        DAY.replace("2024-03-05T05", "9999-12-31T05"),
+        DAY.replace("2024-03-05T05:00:00|10800", "Unknown|"),
+        DAY.replace("2024-03-05T05:00:00|10800", f"Unknown|{'9' * 19}"),
+        DAY.replace("gres/gpu=8", "gres/gpu=" + "9" * 400),
+        DAY.replace("7|", "x|"),
+        DAY.replace("T05:00:00", "T25:00:00"),
+    ],
+)
+def test_a_record_that_makes_no_sense_is_left_out_and_named(tmp_path, row):
+    found = pool(tmp_path / "sacct", "\n".join([SACCT, DAY.replace("7|", "6|"), row, ""]))
+    assert [job.id for job in found.jobs] == ["6"]
+    assert said(found, "line 3 is no job that can be counted, left out (")
+
+
+def test_gzip_and_a_gzip_that_breaks(tmp_path):
+    packed = gzip.compress("\n".join([SACCT, *[DAY.replace("7|", f"{n}|") for n in range(900)], ""]).encode())
+    assert len(pool(tmp_path / "sacct.gz", packed).jobs) == 900
+    found = pool(tmp_path / "torn.gz", packed[: len(packed) // 2])
+    assert 0 < len(found.jobs) < 900
+    assert said(found, "gzip breaks")
+
+
+def test_control_characters_do_not_get_through(tmp_path):
+    job = jobs(tmp_path / "sacct", f"{SACCT}\n{DAY.replace('train', chr(27) + '[31mred' + chr(7))}\n")["7"]
+    assert job.name == "red"
+
+
+def test_clusters_number_their_jobs_alike(tmp_path):
+    text = "Cluster|" + SACCT + "\na|" + DAY + "\nb|" + DAY + "\n"
+    assert sorted(jobs(tmp_path / "sacct", text)) == ["7", "b/7"]
+
+
+# JSON
+
+
+def listed(**changes):
+    job = {
+        "account": "lm", "array": {"job_id": 0, "task_id": {"set": False, "number": 0}, "task": ""},
+        "association": {"user": "ana"}, "het": {"job_id": 0}, "job_id": 7, "name": "train", "partition": "gpu",
+        "state": {"current": ["CANCELLED"], "reason": "None"}, "steps": [{"tres": {}}], "user": "ana",
+        "time": {"elapsed": 60, "eligible": 10**9, "end": 10**9 + 70, "start": 10**9 + 10, "submission": 10**9,
+                 "suspended": 0},
+        "tres": {"allocated": [{"type": "cpu", "name": "", "count": 9}, {"type": "gres", "name": "gpu", "count": 4}],
+                 "requested": []},
+    }  # fmt: skip
+    return {**job, **changes}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_sacct_json(tmp_path, indent):
+    array = {"job_id": 5, "task_id": {"set": True, "number": 3}, "task": ""}
+    data = {"jobs": [listed(), listed(job_id=8, array=array, state={"current": "FAILED"})], "meta": {}}
+    found = pool(tmp_path / "sacct.json", json.dumps(data, indent=indent))
+    assert device_s(found) == {"cancelled": 240, "failed": 240}
+    assert [(job.id, job.user) for job in found.jobs] == [("5_3", "ana"), ("7", "ana")]
+    assert found.warnings == []
+
+
+def test_a_damaged_record_of_json_costs_only_itself(tmp_path):
+    text = json.dumps({"jobs": [listed(job_id=n) for n in range(1, 5)]}).replace('"job_id": 2,', '"job_id" 2,')
+    found = pool(tmp_path / "sacct.json", text)
+    assert [job.id for job in found.jobs] == ["1", "3", "4"]
+    assert said(found, "record 2 is no record")
+    found = pool(tmp_path / "cut.json", text[:-300])
+    assert [job.id for job in found.jobs] == ["1", "3"]
+
+
+# squeue and sinfo
+
+
+def test_squeue_as_it_is_by_default(tmp_path):
+    text = (
+        "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
+        "                 7       gpu  my job      ana  R    1:00:00      2 gpu[01-02]\n"
+        "        8_[1-4%2]       gpu    sweep       bo PD       0:00      1 (Nodes required are DOWN)\n"
+    )
+    found = pool(tmp_path / "squeue", text)
+    assert found.totals_ns == {"running": H * 10**9}
+    assert said(found, "1 of 2 jobs")
+
+
+def test_squeue_with_columns(tmp_path):
+    text = (
+        "JOBID|STATE|SUBMIT_TIME|START_TIME|TIME|NODES|TRES_PER_NODE\n"
+        "7|RUNNING|2024-03-05T01:00:00|2024-03-05T02:00:00|1:00:00|2|gres/gpu:8\n"
+        "8|PENDING|2024-03-05T01:00:00|2024-03-09T02:00:00|0:00|1|gres/gpu:8\n"
+    )
+    found = pool(tmp_path / "squeue", text, capacity=64)
+    assert [(job.milli, job.start_ns is None) for job in found.jobs] == [(16000, False), (8000, True)]
+    assert sum(account_pool(found).seconds.values()) == 16 * H
+    assert found.devices is None
+    assert said(found, "16 of 64 devices then")
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        ("HOSTNAMES|STATE|GRES\na1|idle|gpu:8\na2|mixed-|gpu:8(S:0)\na2|mixed-|gpu:8(S:0)\n", 16),
+        ("PARTITION AVAIL TIMELIMIT NODES STATE NODELIST GRES\ngpu* up infinite 3 alloc a[1-2,4] gpu:h100:4\n", 12),
+        ("NODES STATE GRES\n3 alloc gpu:4\n2 down* gpu:4\n1 idle (null)\n", 20),
+        ("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu* up infinite 2 idle a[1-2]\n", None),
+        ("PARTITION NODES STATE GRES\na 3 alloc gpu:4\nb 3 alloc gpu:4\n", None),
+        (
+            "Tue Mar  5 12:00:00 2024\nNODELIST NODES PARTITION STATE CPUS S:C:T MEMORY TMP_DISK AVAIL_FE REASON\n"
+            + "a1 1 gpu* idle 8 2:4:1 100 0 (null) none\na2 1 gpu* down* 8 2:4:1 100 0 (null) Not responding\n",
+            None,
+        ),
+    ],
+)
+def test_sinfo(tmp_path, text, devices):
+    found = pool(tmp_path / "sinfo", text)
+    assert found.devices == devices
+    assert not said(found, "left out")
+    assert said(found, "one moment")
+
+
+def test_sacct_and_sinfo_in_one_folder(tmp_path):
+    (tmp_path / "sacct").write_text(f"{SACCT}\n{DAY}\n")
+    (tmp_path / "sinfo").write_text(
+        "HOSTNAMES|STATE|GRES|TIMESTAMP\na1|alloc|gpu:8|Unknown\na2|drain|gpu:8|2024-03-05T04:00:00\n"
+    )
+    (tmp_path / "notes.md").write_text("nothing of it")
+    found = pool(tmp_path)
+    ledger = account_pool(found)
+    assert (found.devices, ledger.offered_ns) == (16, 16 * 4 * H * 10**9)
+    assert ledger.seconds == {"allocated": 24 * H, "queued": 8 * H, "unallocated": 24 * H, "drained": 8 * H}
+    assert said(found, "not of Slurm and are not read: notes.md")
+
+
+@pytest.mark.parametrize(
+    "text", ["a note about JobID and State", "job_id,state\n1,ok\n", '{"jobs": []}', "a|b|c\n1|2|3\n"]
+)
+def test_what_is_not_of_slurm(tmp_path, text):
+    path = tmp_path / "other"
+    path.write_text(text)
+    assert Slurm().recognise(path, files.head(path))
+    assert Slurm().recognise(tmp_path, b"")
