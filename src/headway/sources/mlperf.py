@@ -15,7 +15,7 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Saved, Span
 from headway.ledger.history import Process, Rows, Run
-from headway.sources import files
+from headway.sources import files, mlperfpower
 from headway.sources.asked import Asked
 from headway.sources.intervals import Interval, clip, outside, pair
 from headway.sources.mllog import MARK, Log, Record, read, whole
@@ -41,6 +41,8 @@ class MLPerf:
         """Return why the path is no MLPerf log, or None when it is one."""
         if path.is_dir():
             return "it is a folder and not a log file"
+        if mlperfpower.is_power(head):
+            return "it is a power log and no training log"
         return None if MARK in head or _has_mark(path) else f"no line in it holds {MARK.decode()}"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
@@ -60,7 +62,8 @@ class MLPerf:
         for number, group in enumerate(groups, 1):
             name = title if len(groups) == 1 else f"{title} #{number}"
             runs.append(_run(name, path, log, group, asked.devices))
-        return runs
+        power = mlperfpower.beside(path)
+        return [mlperfpower.attach(run, power) for run in runs] if power else runs
 
 
 def _has_mark(path: Path) -> bool:

@@ -1,0 +1,370 @@
+"""Power that was metered beside an MLPerf run: node logs of ``:::MLLOG`` lines, and readings of SPEC's PTDaemon."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.errors import SourceError
+from headway.events import Notice, Open, Span
+from headway.ledger.history import Process, Run
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.mllog import MARK, time_ns
+from headway.sources.text import Complaints, clean
+from headway.units import show_seconds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+READING: Final = "power_reading"
+ESTIMATE: Final = "interconnect_power_est"
+EFFICIENCY: Final = "conversion_eff"
+_KEYS: Final = (READING, ESTIMATE, "power_measurement_start", "power_measurement_stop")
+_MARK: Final = MARK[1:]
+"""Some writers lose a colon."""
+_PTD: Final = b"Time,"
+_MOST_W: Final = 1e10
+_HOLE: Final = 10
+"""A gap of so many usual ones between two readings is a hole, if it is longer than `_SHORT_NS` too."""
+_SHORT_NS: Final = 30 * NS_PER_S
+MISSING: Final = 0.05
+"""So much of the window may lie in holes of a meter; beyond it the energy is not known [fraction]."""
+
+
+class _Record(msgspec.Struct):
+    key: str
+    time_ms: int | float | str | None = None
+    value: msgspec.Raw = msgspec.Raw()
+    metadata: msgspec.Raw = msgspec.Raw()
+
+
+class _Host(msgspec.Struct):
+    host: str = ""
+
+
+_decode: Final = msgspec.json.Decoder(_Record).decode
+_number: Final = msgspec.json.Decoder(float, strict=False).decode
+_host: Final = msgspec.json.Decoder(_Host).decode
+
+
+def is_power(head: bytes) -> bool:
+    r"""Return whether this is the beginning of a power log, and not of a training log.
+
+    Example:
+        >>> is_power(b'Time,03-01-2021 16:00:01.123,Watts,22.95,Volts,228.39\n')
+        True
+        >>> is_power(b':::MLLOG {"key": "run_start", "time_ms": 5}')
+        False
+    """
+    if _MARK in head:
+        quoted = [f'"{key}"'.encode() for key in (*_KEYS, "init_start", "run_start")]
+        return any(key in head for key in quoted[:-2]) and not any(key in head for key in quoted[-2:])
+    return any(line.startswith(_PTD) and b",Watts," in line for line in head.lstrip(b"\xef\xbb\xbf").splitlines()[:50])
+
+
+class MLPerfPower:
+    """The source of power logs given without their training log: it says what it is missing."""
+
+    name = "mlperfpower"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no power log, or None when it is one."""
+        if path.is_dir():
+            return "it is a folder and not a power log"
+        return None if is_power(head) else "there are no power readings at its beginning"
+
+    def load(self, path: Path, asked: Asked) -> list[Run]:
+        """Return a run without a step: how long it was metered, and the energy.
+
+        Raises:
+            SourceError: There is no reading in it.
+        """
+        meters, warnings = read(path)
+        times = np.concatenate([meter.sorted()[0] for meter in meters] or [np.zeros(0, np.int64)])
+        if not len(times):
+            raise SourceError(
+                f"Cannot read {clean(str(path), 4096)}: there is no power reading in it",
+                "Give the log of a node, with its power_reading lines",
+                "no-runs",
+                path=str(path),
+            )
+        begin, end = int(times.min()), int(times.max())
+        title = clean(path.stem)
+        opened = Open(wall_ns=begin, mono_ns=begin, run=title, devices=asked.devices or 1, phases=(), rows="block")
+        events = (Span(category="unaccounted", start=begin, end=end), Notice(name="log_end", at=end))
+        why = "it is a power log: give the training log that it lies beside, in power/<name of that log>/"
+        run = Run(title, self.name, (Process(opened, events),), clean(str(path), 4096), (why,), {"R": why})
+        energy, more = _energy(meters, begin, end)
+        return [replace(run, energy_j=energy, warnings=(*run.warnings, *warnings, *more))]
+
+
+def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo = UTC) -> Run:
+    r"""Return a run with the energy that was metered while it ran.
+
+    The window is the training run's, as MLPerf counts it: from ``run_start``, without the init before it, to its end;
+    of a run with several attempts from the first one's. Each meter is summed by trapezoids, times its
+    ``conversion_eff``; all meters are added. Where readings are missing for more than `MISSING` of the window, the
+    energy is not known, and a warning says why.
+
+    Args:
+        run: A training run.
+        power_paths: The power logs of all its nodes and switches; one given twice counts once.
+        zone: The zone of PTDaemon's local times; ``time_ms`` needs none.
+
+    Raises:
+        OSError: A power log cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "node_0.txt"
+        >>> line = ':::MLLOG {"key": "power_reading", "value": 500.0, "time_ms": %d, "metadata": {"host": "n0"}}'
+        >>> _ = path.write_text("\n".join(line % ms for ms in range(0, 61_000, 1000)))
+        >>> opened = Open(wall_ns=10 * NS_PER_S, mono_ns=0)
+        >>> attach(Run("r", "mlperf", [Process(opened, [Notice(name="log_end", at=20 * NS_PER_S)])]), [path]).energy_j
+        10000.0
+    """
+    meters: list[Meter] = []
+    warnings: list[str] = []
+    for path in dict.fromkeys(path.resolve() for path in power_paths):
+        found, said = read(path, zone)
+        meters += found
+        warnings += said
+    span = window(run)
+    if not meters or span is None:
+        return replace(
+            run, warnings=(*run.warnings, *warnings, "no power reading belongs to it: its energy is unknown")
+        )
+    energy, more = _energy(meters, *span)
+    return replace(run, energy_j=energy, warnings=(*run.warnings, *warnings, *more))
+
+
+def beside(path: Path) -> list[Path]:
+    """Return the power logs that lie beside a training log, where MLPerf's rules put them.
+
+    Args:
+        path: The training log: ``result_0.txt`` has ``power/result_0/node_*.txt`` and ``sw_*.txt``.
+    """
+    folder = path.parent / "power" / path.stem
+    try:
+        return sorted(one for kind in ("node", "sw") for one in folder.glob(f"{kind}_*.txt") if one.is_file())
+    except OSError:
+        return []
+
+
+def window(run: Run) -> tuple[int, int] | None:
+    """Return when a run trained [ns since the Unix epoch]: without MLPerf's init; None for a run without a process."""
+    edges: list[tuple[int, int]] = []
+    for process in run.processes:
+        opened = process.open
+        spans = [event for event in process.events if isinstance(event, Span)]
+        at = [*(int(getattr(event, "at", opened.mono_ns)) for event in process.events), *(span.end for span in spans)]
+        starts = [span.start for span in spans]
+        if len(process.rows):
+            starts.append(int(process.rows.start.min()))
+            at.append(int(process.rows.end.max()))
+        begin = min(starts) if run.source == "mlperf" and starts else opened.mono_ns
+        shift = opened.wall_ns - opened.mono_ns
+        edges.append((begin + shift, max([begin, *at]) + shift))
+    return (min(edge[0] for edge in edges), max(edge[1] for edge in edges)) if edges else None
+
+
+@dataclass
+class Meter:
+    """The readings of one meter, in any order.
+
+    Attributes:
+        name: The file and the host, for messages.
+        times: When [ns since the Unix epoch].
+        watts: How much [W].
+        efficiency: What a reading is multiplied by.
+        constant_w: A power that was estimated once for the whole run, such as a switch's [W]; None: none.
+    """
+
+    name: str
+    times: array[int] = field(default_factory=lambda: array("q"))
+    watts: array[float] = field(default_factory=lambda: array("d"))
+    efficiency: float = 1.0
+    constant_w: float | None = None
+
+    def sorted(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the readings in the order of time; of several at one time their mean."""
+        times, where = np.unique(np.array(self.times, np.int64), return_inverse=True)
+        if not len(times):
+            return times, np.zeros(0)
+        watts = np.bincount(where, np.array(self.watts, np.float64)) / np.bincount(where)
+        return times, watts
+
+    def energy(self, begin: int, end: int) -> tuple[float, int]:
+        """Return the energy in a window [J], and how much of the window no reading is near [ns].
+
+        Between two readings power is taken to change evenly; a reading stands for the usual time between two before
+        the first and after the last; in a hole it is the mean of the rest.
+        """
+        times, watts = self.sorted()
+        if self.constant_w is not None and not len(times):
+            return self.constant_w * (end - begin) / NS_PER_S * self.efficiency, 0
+        if not len(times) or end <= begin:
+            return 0.0, end - begin
+        apart = np.diff(times)
+        usual = int(np.median(apart)) if len(apart) else 0
+        times = np.concatenate([[times[0] - usual], times, [times[-1] + usual]])
+        watts = np.concatenate([watts[:1], watts, watts[-1:]])
+        low, high = np.clip(times[:-1], begin, end), np.clip(times[1:], begin, end)
+        good = (high > low) & ~((np.diff(times) > _HOLE * usual) & (np.diff(times) > _SHORT_NS))
+        low, high, first = low[good], high[good], np.flatnonzero(good)
+        length = np.maximum(times[first + 1] - times[first], 1)
+        slope = (watts[first + 1] - watts[first]) / length
+        middle = watts[first] + slope * ((low - times[first]) + (high - times[first])) / 2
+        joules = math.fsum((middle * (high - low) / NS_PER_S).tolist())
+        covered = int((high - low).sum())
+        if not covered:
+            return 0.0, end - begin
+        return joules * (end - begin) / covered * self.efficiency, end - begin - covered
+
+
+def _energy(meters: Sequence[Meter], begin: int, end: int) -> tuple[float | None, list[str]]:
+    warnings = []
+    total, known = 0.0, True
+    for meter in meters:
+        joules, missing = meter.energy(begin, end)
+        total += joules
+        gap, whole = show_seconds(missing / NS_PER_S), show_seconds((end - begin) / NS_PER_S)
+        if missing > MISSING * (end - begin):
+            known = False
+            warnings.append(
+                f"{meter.name}: for {gap} of the run's {whole} "
+                "there is no power reading: its energy is unknown; see that both clocks are of one zone"
+            )
+        elif missing > 0:
+            warnings.append(f"{meter.name}: for {gap} of the run there is no power reading: its mean power is taken")
+    return (total if known and math.isfinite(total) else None), warnings
+
+
+def read(path: Path, zone: tzinfo = UTC) -> tuple[list[Meter], list[str]]:
+    """Return the meters in a power log, one a host, and what could not be read, a sentence each.
+
+    Args:
+        path: A file of ``:::MLLOG`` lines, or of PTDaemon's ``Time,…,Watts,…`` lines.
+        zone: The zone of PTDaemon's local times.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    bad = Complaints(clean(path.name))
+    log = _Log(clean(path.name), zone, bad)
+    try:
+        for number, line in files.lines(path):
+            try:
+                log.take(line)
+            except ValueError as error:
+                bad.add("no power reading, left out", number, str(error))
+    except files.BROKEN as error:
+        bad.add("the last: the file breaks off after it", "", str(error))
+    warnings = bad.sentences()
+    if log.n_local:
+        warnings.append(f"{clean(path.name)}: its times name no zone; they are read as {log.zone}")
+    for meter in log.meters.values():
+        meter.efficiency = log.efficiency
+    return [
+        meter for _, meter in sorted(log.meters.items()) if len(meter.times) or meter.constant_w is not None
+    ], warnings
+
+
+@dataclass
+class _Log:
+    """The state of reading one power log."""
+
+    name: str
+    zone: tzinfo
+    bad: Complaints
+    meters: dict[str, Meter] = field(default_factory=dict)
+    efficiency: float = 1.0
+    n_local: int = 0
+    _minute: tuple[bytes, int] = (b"", 0)
+
+    def take(self, line: bytes) -> None:
+        """Keep what a line says.
+
+        Raises:
+            ValueError: It looks like a reading and cannot be one.
+        """
+        line = line.lstrip(b"\xef\xbb\xbf \t")
+        if line.startswith(_PTD):
+            self._add("", self._ptd_time(line), _ptd_watts(line))
+            self.n_local += 1
+        else:
+            for text in line.split(_MARK)[1:]:
+                self._record(text)
+
+    def _record(self, text: bytes) -> None:
+        found = _decode(text[text.find(b"{") : text.rfind(b"}") + 1])
+        if found.key == READING:
+            self._add(_name(found.metadata), time_ns(found.time_ms), _watts(found.value))
+        elif found.key == EFFICIENCY:
+            value = _watts(found.value)
+            if not 0 < value <= 100:
+                raise ValueError(f"its conversion_eff, {value:g}, cannot be")
+            self.efficiency = value
+        elif found.key == ESTIMATE:
+            meter = self._meter(_name(found.metadata))
+            meter.constant_w = max(_watts(found.value), meter.constant_w or 0.0)
+
+    def _meter(self, host: str) -> Meter:
+        meter = self.meters.get(host)
+        if meter is None:
+            meter = self.meters[host] = Meter(f"{self.name}, {clean(host, 60)}" if host else self.name)
+        return meter
+
+    def _add(self, host: str, at: int, watts: float) -> None:
+        meter = self._meter(host)
+        meter.times.append(at)
+        meter.watts.append(watts)
+
+    def _ptd_time(self, line: bytes) -> int:
+        """Return the time of a line [ns since the Unix epoch]; that of its minute is kept for the next line."""
+        text = line[5 : line.find(b",", 5)]
+        minute, second = text[:16], text[17:]
+        if minute != self._minute[0]:
+            moment = datetime.strptime(minute.decode("ascii", "replace"), "%m-%d-%Y %H:%M").replace(tzinfo=self.zone)
+            self._minute = (minute, time_ns(round(moment.timestamp() * 1000)))
+        seconds = float(second)
+        if not 0 <= seconds < 61:
+            raise ValueError("its time is no time of day")
+        return self._minute[1] + round(seconds * NS_PER_S)
+
+
+def _ptd_watts(line: bytes) -> float:
+    """Return the power of a line: of several channels the first, which is their sum."""
+    fields = line.split(b",")
+    try:
+        watts = float(fields[fields.index(b"Watts") + 1])
+    except (ValueError, IndexError):
+        raise ValueError("it has no Watts") from None
+    return _possible(watts)
+
+
+def _watts(raw: msgspec.Raw) -> float:
+    return _possible(_number(raw))
+
+
+def _possible(watts: float) -> float:
+    if not 0 <= watts < _MOST_W:
+        raise ValueError(f"{watts:g} W cannot be")
+    return watts
+
+
+def _name(raw: msgspec.Raw) -> str:
+    try:
+        return _host(raw).host
+    except msgspec.DecodeError:
+        return ""

@@ -1,0 +1,144 @@
+"""Power beside an MLPerf run: what the readings sum to in its window, and when that is not known."""
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from headway.errors import SourceError
+from headway.events import Close, Open
+from headway.ledger.account import account
+from headway.ledger.history import Process, Run
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.mlperf import MLPerf
+from headway.sources.mlperfpower import MLPerfPower, attach, read, window
+
+T0 = 1_700_000_000
+
+
+def record(seconds, key, value=None, mark=":::MLLOG ", **metadata):
+    fields = {"namespace": "", "time_ms": round((T0 + seconds) * 1000), "key": key, "value": value}
+    return mark + json.dumps({**fields, "metadata": metadata})
+
+
+def readings(watts, host="node_0", step=1.0, begin=0.0):
+    return [record(begin + n * step, "power_reading", one, host=host) for n, one in enumerate(watts)]
+
+
+def write(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def training(path, begin=100, end=200):
+    keys = [(begin - 50, "init_start"), (begin, "run_start"), (begin, "block_start"), (end, "block_stop")]
+    lines = [record(at, key) for at, key in keys]
+    return write(path, [*lines, record(end, "run_stop", None, status="success")])
+
+
+def run_between(begin, end):
+    opened = Open(wall_ns=(T0 + begin) * 10**9, mono_ns=0)
+    return Run("r", "table", [Process(opened, [Close(at=(end - begin) * 10**9)])])
+
+
+def test_node_logs_beside_a_training_log_give_its_energy(tmp_path):
+    path = training(tmp_path / "result_0.txt")
+    write(tmp_path / "power" / "result_0" / "node_0.txt", readings([1000.0] * 301))
+    write(tmp_path / "power" / "result_0" / "node_1.txt", [record(0, "conversion_eff", 0.5), *readings([1000.0] * 301)])
+    write(tmp_path / "power" / "result_0" / "sw_0.txt", [record(0, "interconnect_power_est", 100.0, host="sw_0")])
+    write(tmp_path / "power" / "result_1" / "node_0.txt", readings([7.0] * 301))
+    (run,) = MLPerf().load(path, Asked(devices=8))
+    assert run.energy_j == pytest.approx(100 * (1000 + 500 + 100))
+    ledger = account(run)
+    assert ledger.energy_j / ledger.steps.retained == pytest.approx(160_000)
+    assert window(run) == ((T0 + 100) * 10**9, (T0 + 200) * 10**9)
+
+
+def test_without_power_logs_nothing_changes(tmp_path):
+    (run,) = MLPerf().load(training(tmp_path / "result_0.txt"), Asked())
+    assert run.energy_j is None
+
+
+def test_trapezoids_are_cut_at_the_window_and_order_and_repeats_do_not_matter(tmp_path):
+    lines = readings([float(n) for n in range(0, 101, 10)], step=10)  # n watts at second n
+    path = write(tmp_path / "a", lines)
+    expected = (95**2 - 5**2) / 2
+    assert attach(run_between(5, 95), [path, path]).energy_j == pytest.approx(expected)
+    write(path, [*lines[::-1], *lines[3:5], "noise"])
+    assert attach(run_between(5, 95), [path]).energy_j == pytest.approx(expected)
+
+
+def test_hosts_of_one_file_and_of_two_are_added(tmp_path):
+    one = write(tmp_path / "a", readings([10.0] * 11, "x") + readings([20.0] * 11, "y"))
+    two = write(tmp_path / "b", readings([40.0] * 11, "x"))
+    assert attach(run_between(0, 10), [one, two]).energy_j == pytest.approx(700)
+
+
+def test_a_colon_that_is_missing_and_text_around_are_read(tmp_path):
+    lines = [f"12: {line} trailing" for line in readings([5.0] * 5)] + [record(5, "power_reading", "5", "::MLLOG ")]
+    meters, warnings = read(write(tmp_path / "a", lines))
+    assert [len(meter.times) for meter in meters] == [1, 5]  # the last names no host
+    assert warnings == []
+
+
+def test_ptdaemon_lines_are_local_times(tmp_path):
+    zone = timezone(timedelta(hours=2))
+    stamps = [datetime.fromtimestamp(T0 + n / 2, zone).strftime("%m-%d-%Y %H:%M:%S.%f")[:-3] for n in range(201)]
+    lines = [f"Time,{at},Watts,24.50,Volts,226.9,Amps,0.2,PF,0.5,Mark,run\r" for at in stamps]
+    path = write(
+        tmp_path / "spl.txt", [*lines, "Time,03-01-2021 16:00:01,Watts,-1.0", "Time,99-01-2021", "Time,,Watts,5"]
+    )
+    run = attach(run_between(0, 100), [path], zone)
+    assert run.energy_j == pytest.approx(2450)
+    assert any("3 lines are no power reading" in warning for warning in run.warnings)
+    assert any("name no zone" in warning for warning in run.warnings)
+    elsewhere = attach(run_between(0, 100), [path])
+    assert elsewhere.energy_j is None
+    assert any("see that both clocks are of one zone" in warning for warning in elsewhere.warnings)
+    assert MLPerfPower().recognise(path, files.head(path)) is None
+    assert MLPerfPower().load(path, Asked())[0].energy_j == pytest.approx(2450)
+
+
+def test_holes_small_and_large(tmp_path):
+    line = readings([100.0] * 1001)
+    small = write(tmp_path / "a", [*line[:500], *line[540:]])
+    run = attach(run_between(0, 1000), [small])
+    assert run.energy_j == pytest.approx(100_000)
+    assert any("its mean power is taken" in warning for warning in run.warnings)
+    large = write(tmp_path / "b", [*line[:300], *line[540:]])
+    run = attach(run_between(0, 1000), [small, large])
+    assert run.energy_j is None
+    assert any("energy is unknown" in warning for warning in run.warnings)
+
+
+def test_what_cannot_be_is_left_out_and_said(tmp_path):
+    odd = [record(3, "power_reading", value) for value in (-5, None, "x", 1e300, True)]
+    odd += [record(0, "conversion_eff", -1), ":::MLLOG {", record(-2e9, "power_reading", 5.0)]
+    run = attach(run_between(0, 10), [write(tmp_path / "a", [*readings([10.0] * 11), *odd])])
+    assert run.energy_j == pytest.approx(100)
+    assert any("8 lines are no power reading" in warning for warning in run.warnings)
+
+
+def test_a_power_log_alone_says_what_it_is_missing(tmp_path):
+    path = write(tmp_path / "node_0.txt", readings([10.0] * 11))
+    assert MLPerfPower().recognise(path, files.head(path)) is None
+    assert "power log" in MLPerf().recognise(path, files.head(path))
+    (run,) = MLPerfPower().load(path, Asked())
+    assert run.energy_j == pytest.approx(100)
+    ledger = account(run)
+    assert ledger.runtime is None
+    assert "give the training log" in run.warnings[0]
+
+
+def test_no_reading_at_all(tmp_path):
+    path = write(tmp_path / "a", [record(0, "power_measurement_start")])
+    with pytest.raises(SourceError, match="no power reading"):
+        MLPerfPower().load(path, Asked())
+    assert attach(run_between(0, 10), [path]).energy_j is None
+    assert MLPerfPower().recognise(path, b"Time, and Watts, in prose")
+    assert MLPerfPower().recognise(tmp_path, b"")
+    training_log = training(tmp_path / "t")
+    assert MLPerfPower().recognise(training_log, files.head(training_log))
+    assert attach(Run("r", "x", []), [path], UTC).energy_j is None
