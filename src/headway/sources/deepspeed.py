@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from headway.clock import NS_PER_S
 from headway.sources import files, megatron
 from headway.sources.steplines import Bare, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from headway.ledger.history import Run
     from headway.sources.asked import Asked
@@ -39,6 +45,12 @@ _OTHERS: Final = (
     b"world_size", b"world size", b"train_batch_size", b"exits successfully", b"global_step", b"is ready now",
     b"valuati", b"DeepSpeed info: version",
 )  # fmt: skip
+_PRECISE: Final = 12
+"""A mean rate with so many characters tells what passed between two lines, by the difference of two sums."""
+_WARMUP: Final = 2
+"""So many steps the timer leaves out of its mean."""
+_NEAR_NS: Final = 60 * NS_PER_S
+"""The lines of the schedule and of the timer that tell of one step are not further apart."""
 _PROCESSES: Final = 1 << 16
 """So many processes that exit are told apart at most."""
 
@@ -51,6 +63,7 @@ class Log:
         steps: Its marks, and its step lines once they are told.
         timed: Whether its step lines are those of the timer, or without any those of the schedule.
         rate: By line of the timer, samples per second of its last step; 0 where it does not say, ``(n,)``.
+        mean: By line of the timer, samples per second of all its steps so far but the first two; 0 as for ``rate``.
         devices: The world size; None where it does not say.
         batch: Samples a step, as the configuration says; None where it does not.
         per_device, accumulated: Samples of a device and how often a step adds up, as the command says.
@@ -65,6 +78,7 @@ class Log:
     rank: array[int] = field(default_factory=lambda: array("q"))
     timed: array[int] = field(default_factory=lambda: array("b"))
     rate: array[float] = field(default_factory=lambda: array("d"))
+    mean: array[float] = field(default_factory=lambda: array("d"))
     devices: int | None = None
     batch: int | None = None
     per_device: int | None = None
@@ -112,6 +126,7 @@ def read(path: Path) -> Log:
     number, low, high = 0, b"[3", b""
     try:
         for number, line in files.lines(path):
+            line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
             if line.startswith(b"[2") and line[24:25] == b"]":  # such times sort as their text does
                 high = max(high, line[:25])
                 if line[:25] < low:
@@ -147,7 +162,8 @@ def _timer(log: Log, line: bytes, number: int) -> None:
     rate = _rate(found[3] or found[2])
     if rate == 0:
         log.steps.bad.add("a step of no sensible speed, which is passed over", number)
-    _add(log, said, number, int(found[1]), rate)
+    precise = found[3] is not None and len(found[2]) >= _PRECISE
+    _add(log, said, number, int(found[1]), (rate, _rate(found[2]) if precise else 0.0))
 
 
 def _rate(text: str) -> float:
@@ -167,8 +183,8 @@ def _scheduled(log: Log, line: bytes, number: int) -> None:
     _add(log, said, number, int(found[1]), None)
 
 
-def _add(log: Log, said: Bare, number: int, step: int, rate: float | None) -> None:
-    """Keep a line of the timer, or where it has no rate one of the schedule."""
+def _add(log: Log, said: Bare, number: int, step: int, rates: tuple[float, float] | None) -> None:
+    """Keep a line of the timer, or where it has no rates one of the schedule."""
     if (at_ns := log.steps.stamp(said.text, number)) is None:
         log.steps.bad.add("no step, left out", number, "it has no time")
         return
@@ -176,8 +192,10 @@ def _add(log: Log, said: Bare, number: int, step: int, rate: float | None) -> No
     log.step.append(step)
     log.at.append(at_ns)
     log.rank.append(said.rank)
-    log.rate.append(rate or 0.0)
-    log.timed.append(rate is not None)
+    last, mean = rates or (0.0, 0.0)
+    log.rate.append(last)
+    log.mean.append(mean)
+    log.timed.append(rates is not None)
 
 
 def _other(log: Log, line: bytes, number: int) -> None:
@@ -214,7 +232,8 @@ def _command(log: Log, line: bytes) -> None:
 def tell(log: Log, devices: int | None = None) -> None:
     """Make steps of what a log says: those of its timer, or without any those of its schedule.
 
-    How long a step took is samples a step over samples per second; where the log does not say how
+    How long a step took is samples a step over samples per second: of the steps since the line before,
+    by what the timer's mean was then and is now, else of the last step. Where the log does not say how
     many samples a step has, steps reach from line to line.
 
     Args:
@@ -231,11 +250,45 @@ def tell(log: Log, devices: int | None = None) -> None:
             "how many samples a step has is not in the log: its steps reach from line to line, what lies between them "
             "included"
         )
-    for index, number in enumerate(log.number):
-        if log.timed[index] == with_timer:
-            rate = log.rate[index]
-            took_ns = seconds_ns(batch / rate) if batch and rate else None
-            log.steps.step(log.step[index], line=number, at_ns=log.at[index], took_ns=took_ns, rank=log.rank[index])
+    timed = np.frombuffer(log.timed, np.int8) == 1
+    chosen = np.flatnonzero(timed == with_timer)
+    chosen = chosen[np.argsort(np.frombuffer(log.at, np.int64)[chosen], kind="stable")]
+    steps = np.frombuffer(log.step, np.int64)[chosen]
+    if with_timer:
+        steps = steps + _ahead(log, chosen, np.flatnonzero(~timed))
+    before: int | None = None
+    for index, step in zip(chosen.tolist(), steps.tolist(), strict=True):
+        took_ns = _took_ns(log, batch, before, index) if batch else None
+        log.steps.step(step, line=log.number[index], at_ns=log.at[index], took_ns=took_ns, rank=log.rank[index])
+        before = index
+
+
+def _took_ns(log: Log, batch: int, before: int | None, index: int) -> int | None:
+    """Return how long a step took on the mean since the line before, else the last one [ns]; None if nobody says."""
+    took = batch / log.rate[index] if log.rate[index] else 0.0
+    if before is not None and _WARMUP < log.step[before] < log.step[index] and log.mean[before] and log.mean[index]:
+        passed = batch * (
+            (log.step[index] - _WARMUP) / log.mean[index] - (log.step[before] - _WARMUP) / log.mean[before]
+        )
+        if 0 < passed <= (log.at[index] - log.at[before]) / NS_PER_S:
+            took = passed / (log.step[index] - log.step[before])
+    return seconds_ns(took) if took else None
+
+
+def _ahead(log: Log, timer: NDArray[np.intp], schedule: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return by how much the schedule is ahead of the timer, which counts from 0 again after a restart."""
+    ahead = np.zeros(len(timer), np.int64)
+    every_at, every_step = np.frombuffer(log.at, np.int64), np.frombuffer(log.step, np.int64)
+    if not len(schedule):
+        return ahead
+    schedule = schedule[np.argsort(every_at[schedule], kind="stable")]
+    at, known_at = every_at[timer], every_at[schedule]
+    nearest = np.searchsorted(known_at, at, "right") - 1
+    previous = np.concatenate([[-1], at[:-1]])
+    same = (nearest >= 0) & (known_at[nearest] > previous) & (at - known_at[nearest] < _NEAR_NS)
+    ahead[same] = every_step[schedule][nearest[same]] - every_step[timer][same]
+    ahead[ahead < 0] = 0
+    return ahead
 
 
 def batch_of(log: Log, devices: int | None = None) -> int | None:

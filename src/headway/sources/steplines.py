@@ -149,8 +149,9 @@ def ending(line: bytes) -> str | None:
         >>> ending(b"Traceback (most recent call last):"), ending(b"all is well")
         ('failed', None)
     """
-    found = _ENDING.search(line)
-    return dict(_ENDINGS)[found[0]] if found else None
+    if _ENDING.search(line) is None:
+        return None
+    return next(reason for mark, reason in _ENDINGS if mark in line)
 
 
 def holds(path: Path, head: bytes, mark: bytes, line: re.Pattern[bytes]) -> bool:
@@ -208,6 +209,10 @@ class StepLines:
         first: The number the first step has; a log that counts from 0 says 0.
         bad: What could not be read; a source adds its own complaints.
         warnings: What else is to be said of the run; a source adds its own sentences.
+        marks, columns, waits: What it was told so far.
+        earliest, latest: The first and the last moment that it names.
+        opening, last_at: The moments that are named first and last in the file.
+        n_zoned, n_local: How many times name a zone, and how many do not.
     """
 
     source: str
@@ -221,9 +226,10 @@ class StepLines:
     waits: dict[str, array[int]] = field(default_factory=dict)
     earliest: int | None = None
     latest: int | None = None
+    opening: int | None = None
     n_zoned: int = 0
     n_local: int = 0
-    _last_at: int = UNKNOWN
+    last_at: int = UNKNOWN
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
@@ -254,11 +260,13 @@ class StepLines:
     def seen(self, at_ns: int) -> None:
         """Note a moment at which the program ran: the log's first and last bound the run."""
         if 0 <= at_ns < BOUND:
-            if self.earliest is None or at_ns < self.earliest:
+            if self.earliest is None:
+                self.earliest = self.opening = at_ns
+            elif at_ns < self.earliest:
                 self.earliest = at_ns
             if self.latest is None or at_ns > self.latest:
                 self.latest = at_ns
-            self._last_at = at_ns
+            self.last_at = at_ns
 
     def step(
         self,
@@ -345,7 +353,7 @@ class StepLines:
     def _mark(self, mark: Mark, at_ns: int | None) -> None:
         if at_ns is not None:
             self.seen(at_ns)
-        mark.at, mark.timed = self._last_at, at_ns is not None
+        mark.at, mark.timed = self.last_at, at_ns is not None
         previous = self.marks[-1] if self.marks else None
         if previous and mark.kind in {"banner", "close"} and (previous.kind, previous.name) == (mark.kind, mark.name):
             if mark.kind == "close" and self.columns["line"] and self.columns["line"][-1] < previous.line:

@@ -205,6 +205,8 @@ class _Building:
             lines.at = lines.at.copy()
             lines.at[at + 1 :] += _HOUR_NS
             lines.shift_from = int(lines.line[at + 1])
+            self.log.earliest = min(self.log.opening or 0, int(lines.at.min()))
+            self.log.latest = max(self.log.last_at + _HOUR_NS, int(lines.at.max()))
             self.warnings.append(
                 f"times go back by {show_seconds(jump / NS_PER_S)} in line {lines.shift_from} while the steps go on: "
                 "the clock is taken to have been set back by 1 h there, as at the end of summer time"
@@ -229,8 +231,6 @@ class _Building:
             if not mark.timed and mark.took > 0:  # spans of no time of their own follow what has one, and each other
                 after[mark.at] = after.get(mark.at, mark.at) + mark.took
                 mark.at, mark.timed = after[mark.at], True
-        if lines.shift_from is not None and self.log.latest is not None:
-            self.log.latest = max(self.log.latest, int(lines.at[-1]))
         return sorted(marks, key=lambda mark: (mark.at, mark.line))
 
     def _attempts(self, lines: Lines, marks: Sequence[Mark]) -> tuple[Lines, list[_Attempt]]:
