@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -13,9 +14,14 @@ from headway.sources.text import Complaints, clean
 NAMES: Final = ("jobid", "user", "vc", "status", "submitted_time", "start_time", "end_time", "gpus")
 """What the columns of its rows are called."""
 _MARKS: Final = (b'"jobid"', b'"attempts"', b'"submitted_time"')
+_BEGIN: Final = re.compile(r'\{\s{0,40}"(?:status|vc|jobid|attempts|submitted_time|user)"')
+"""Where a job begins; what is in it begins otherwise, so that one that is damaged costs no other."""
+_EDGE: Final = 64
+"""What is kept of a piece without a beginning, that may have half of one [characters]."""
 _PIECE: Final = 1 << 20
-_LONGEST: Final = 1 << 24
+_LONGEST: Final = 1 << 22
 """A job of more is passed over [characters]."""
+_MOST_DAMAGED: Final = 1000
 
 
 def is_philly(head: bytes) -> bool:
@@ -71,16 +77,18 @@ class Attempts:
     def _objects(self) -> Iterator[tuple[int, Any]]:
         """Yield the objects of the array one by one; of a damaged one, what can be read after the damage."""
         decoder = json.JSONDecoder()
-        number, at, text = 0, 0, ""
         pieces = self._pieces()
+        number, at, text, n_damaged = 0, 0, "", 0
         more = True
-        while True:
-            at = text.find("{", at)
-            if at < 0:
-                text, at = next(pieces, ""), 0
-                if not text:
+        while n_damaged < _MOST_DAMAGED:
+            found = _BEGIN.search(text, at)
+            if found is None:
+                piece = next(pieces, "")
+                if not piece:
                     return
+                text, at = text[max(at, len(text) - _EDGE) :] + piece, 0
                 continue
+            at = found.start()
             try:
                 job, at = decoder.raw_decode(text, at)
             except (ValueError, RecursionError) as error:
@@ -88,12 +96,13 @@ class Attempts:
                     piece = next(pieces, "")
                     text, at, more = text[at:] + piece, 0, bool(piece)
                     continue
-                number += 1
-                self._bad.add("no job, left out", number, "damaged or cut")
-                at = max(at + 1, getattr(error, "pos", 0))
+                n_damaged += 1
+                self._bad.add("no job, left out", number + n_damaged, "damaged or cut")
+                at = max(found.end(), getattr(error, "pos", 0))
                 continue
             number += 1
-            yield number, job
+            yield number + n_damaged, job
+        self.torn = f"{n_damaged} jobs are damaged, and the file is read no further"
 
     def _pieces(self) -> Iterator[str]:
         n_bytes = 0
