@@ -1,0 +1,150 @@
+"""Results of MLPerf Storage: what waited by utilisation, checkpoints and evaluations beside it, and what is unknown."""
+
+import json
+
+import pytest
+
+from headway.errors import SourceError
+from headway.ledger.account import account
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.mlperfstorage import MLPerfStorage
+
+DAY = "2024-01-01T10:"
+
+
+def span(begin, end, **parts):
+    return {"start": DAY + begin, **parts, "end": DAY + end, "duration": "9"}
+
+
+EPOCHS = {
+    "1": span("00:10", "00:51", block1=span("00:10", "00:30"), block2=span("00:30", "00:50")),
+    "2": span(
+        "00:51",
+        "01:40",
+        block1=span("00:51", "01:21.500000"),
+        ckpt1=span("01:22", "01:27"),
+        eval=span("01:28", "01:38"),
+    ),
+}
+
+
+def summary(shares=(90.0, 80.0), **more):
+    metric = {"train_au_percentage": list(shares), "train_throughput_samples_per_second": [7.0, 7.5]}
+    base = {"num_accelerators": 4, "hostname": "h", "metric": metric, "start": DAY + "00:00", "end": DAY + "01:41"}
+    return {**base, **more}
+
+
+def write(folder, text, epochs=None):
+    folder.mkdir(exist_ok=True)
+    (folder / "summary.json").write_text(text if isinstance(text, str) else json.dumps(text, indent=4))
+    if epochs is not None:
+        (folder / "per_epoch_stats.json").write_text(epochs if isinstance(epochs, str) else json.dumps(epochs))
+    return folder / "summary.json"
+
+
+def read(path, devices=None):
+    assert MLPerfStorage().recognise(path, b"" if path.is_dir() else files.head(path)) is None
+    (run,) = MLPerfStorage().load(path, Asked(devices=devices))
+    return run, account(run)
+
+
+def test_blocks_wait_what_utilisation_leaves(tmp_path):
+    path = write(tmp_path / "unet3d", summary(), EPOCHS)
+    run, ledger = read(path)
+    assert {name: amount / 4 for name, amount in ledger.seconds.items()} == pytest.approx(
+        {
+            "productive": 40 * 0.9 + 30.5 * 0.8,
+            "input_wait": 40 * 0.1 + 30.5 * 0.2,
+            "startup": 10.0,
+            "checkpoint_save": 5.0,
+            "evaluation": 10.0,
+            "unaccounted": 1.0,
+            "shutdown": 4.5,
+        }
+    )
+    assert run.name == "unet3d"
+    assert ledger.runtime == pytest.approx((36 + 24.4) / 101)
+    assert ledger.steps.executed == 3
+    said = "\n".join(run.warnings)
+    assert "leaves out the first and last steps" in said
+    assert "simulated" in said
+    assert "read as UTC" in said
+
+
+def test_its_folder_says_the_same(tmp_path):
+    path = write(tmp_path / "unet3d", summary(), EPOCHS)
+    assert read(path.parent)[1].seconds == read(path)[1].seconds
+    assert MLPerfStorage().recognise(tmp_path, b"")
+
+
+def test_without_the_times_of_the_epochs_r_is_unknown(tmp_path):
+    run, ledger = read(write(tmp_path / "a", summary()))
+    assert {name: amount / 4 for name, amount in ledger.seconds.items()} == pytest.approx(
+        {"productive": 101 * 0.85, "input_wait": 101 * 0.15}
+    )
+    assert ledger.runtime is None
+    assert "per_epoch_stats.json" in run.unknown["R"]
+
+
+@pytest.mark.parametrize("shares", [(), (90.0,), (90.0, None), (90.0, 180.0), (90.0, 80.0, 70.0), (90.0, True)])
+def test_utilisation_of_other_epochs_leaves_r_unknown(tmp_path, shares):
+    run, ledger = read(write(tmp_path / "a", summary(shares), EPOCHS))
+    assert ledger.runtime is None
+    assert run.unknown["R"]
+
+
+def test_a_mean_alone_counts_and_one_that_contradicts_is_said(tmp_path):
+    _, ledger = read(write(tmp_path / "a", summary(metric={"train_au_mean_percentage": 75.0})))
+    assert ledger.seconds["input_wait"] / 4 == pytest.approx(101 * 0.25)
+    odd = summary()
+    odd["metric"]["train_au_mean_percentage"] = 50.0
+    run, _ = read(write(tmp_path / "b", odd, EPOCHS))
+    assert any("the epochs count" in warning for warning in run.warnings)
+
+
+def test_devices(tmp_path):
+    path = write(tmp_path / "a", summary(), EPOCHS)
+    assert read(path, devices=7)[1].devices == 7
+    run, ledger = read(write(tmp_path / "b", summary(num_accelerators="many"), EPOCHS))
+    assert ledger.devices == 1
+    assert any("num_accelerators is no number" in warning for warning in run.warnings)
+
+
+def test_odd_epochs_are_left_out_and_said(tmp_path):
+    odd = {
+        **EPOCHS,
+        "x": {},
+        "3": span("01:39", "01:20"),
+        "4": span("05:00", "06:00"),
+        "5": {"block1": {"start": "soon", "end": 5}},
+    }
+    run, ledger = read(write(tmp_path / "a", summary(), odd))
+    said = "\n".join(run.warnings)
+    assert ledger.steps.executed == 3
+    for words in ("x is no epoch", "1 blocks lie outside", "block1 of epoch 5 has no start and end", "of 2 epochs"):
+        assert words in said
+
+
+def test_a_zone_and_missing_times(tmp_path):
+    zoned = summary(start="2024-01-01T12:00:00+02:00", end=DAY + "01:41+00:00")
+    run, ledger = read(write(tmp_path / "a", zoned, EPOCHS))
+    assert sum(ledger.seconds.values()) / 4 == pytest.approx(101)
+    assert not any("name no zone" in warning for warning in run.warnings)
+    run, ledger = read(write(tmp_path / "b", summary(start=None, end=None), EPOCHS))
+    assert sum(ledger.seconds.values()) / 4 == pytest.approx(88)
+    assert any("no start" in warning for warning in run.warnings)
+
+
+def test_damage(tmp_path):
+    text = json.dumps(summary())
+    run, _ = read(write(tmp_path / "a", "\ufeff" + text + "[[[", EPOCHS))
+    assert any("what follows" in warning for warning in run.warnings)
+    run, _ = read(write(tmp_path / "b", text, "{"))
+    assert any("cannot be read" in warning for warning in run.warnings)
+    for broken in (text[:-9], json.dumps(summary(metric={})), json.dumps(summary(end="x"))):
+        path = write(tmp_path / "c", broken)
+        with pytest.raises(SourceError, match=r"\[no-runs\]"):
+            MLPerfStorage().load(path, Asked())
+    for head in (b"", b"num_accelerators metric", b"[1]", b'{"num_accelerators": 4}'):
+        assert MLPerfStorage().recognise(path, head)
