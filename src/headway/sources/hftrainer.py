@@ -300,7 +300,15 @@ class _Document:
     def _more(self, size: int = _PIECE) -> None:
         """Read on; what was used of the text is let go."""
         self._passed += self._text.count("\n", 0, self._at)
-        data = self._file.read(size)
+        pieces: list[bytes] = []
+        try:
+            while size > 0 and (piece := self._file.read1(size)):
+                pieces.append(piece)
+                size -= len(piece)
+        except files.BROKEN:
+            if not pieces:
+                raise
+        data = b"".join(pieces)
         self._ended = not data
         self._text = self._text[self._at :] + self._decode(data, final=not data)
         self._at = 0

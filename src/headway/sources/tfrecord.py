@@ -211,25 +211,30 @@ class _Reader:
             if length > LARGEST:
                 return self._pass(16 + length - len(self._data))
             missing = 16 + length - len(self._data)
-        try:
-            piece = self._file.read(max(_CHUNK, missing))
-        except files.BROKEN:
-            piece = b""
-            self._bad.add("where the compressed file breaks off", self._number + 1)
+        piece = self._fill(max(_CHUNK, missing))
         if not piece and self._data:
             self._bad.add("cut off, left out", self._number + 1)
         self._data += piece
         return bool(piece)
 
+    def _fill(self, size: int) -> bytes:
+        """Return the next bytes, fewer only at the end, or where a gzip breaks."""
+        pieces: list[bytes] = []
+        try:
+            while size > 0 and (piece := self._file.read1(size)):
+                pieces.append(piece)
+                size -= len(piece)
+        except files.BROKEN:
+            if not pieces:
+                self._bad.add("where the gzip breaks, and the rest is left out", self._number + 1)
+        return b"".join(pieces)
+
     def _pass(self, left: int) -> bool:
         """Pass over a record too long to hold, of which so many bytes are still to be read."""
         self._number += 1
         self._data = b""
-        try:
-            while left > 0 and (piece := self._file.read(min(left, _CHUNK))):
-                left -= len(piece)
-        except files.BROKEN:
-            pass
+        while left > 0 and (piece := self._fill(min(left, _CHUNK))):
+            left -= len(piece)
         why = "cut off, left out" if left > 0 else f"longer than {LARGEST >> 20} MiB, passed over"
         self._bad.add(why, self._number)
         return left <= 0

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _MARK: Final = b"step:"
-_ANY: Final = re.compile(rb"step:[ \x1b\[0-9;m]+/?[^\r\n]{0,60}?loss:[^\r\n]{0,200}?(?:tps|wps):[^\r\n]{0,80}?mfu:")
+_ANY: Final = re.compile(
+    rb"step:[ \x1b\[0-9;m]{1,40}/?[^\r\n]{0,60}?loss:[^\r\n]{0,200}?(?:tps|wps):[^\r\n]{0,80}?mfu:"
+)
 _STEP: Final = re.compile(
     r"(?<!validate )\bstep: *(\d{1,18})(?:/\d{1,18})?\b.{0,60}?\bloss: .{0,200}?\b[tw]ps: .{0,80}?"
     r"\bmfu: *([^\s%]{1,20})%"

@@ -1,8 +1,10 @@
 """Training logs of torchtitan, MaxText, nanoGPT, the HF Trainer, Lightning and TensorBoard, and their traps."""
 
+import gzip
 import json
 import random
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ from headway.ledger.account import account
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.hftrainer import MOST_STEPS, HFTrainer
+from headway.sources.lightning import Lightning
+from headway.sources.maxtext import MaxText
 from headway.sources.nanogpt import NanoGPT
 from headway.sources.tensorboard import TRIED, TensorBoard
 from headway.sources.tfrecord import checksum, checksums
@@ -521,8 +525,173 @@ def test_titan_of_older_versions(tmp_path):
         "2024-10-03 16:44:00,481 - root - INFO - Building 2-D device mesh with ['dp', 'tp'], [4, 2]\r\n"
         "2024-10-03 16:44:28,481 - root - INFO - step:  1  loss: 10.8  memory: 26GiB(60%)  wps: 1,176  mfu: 16.15%\r\n"
         "2024-10-03 16:44:32,481 - root - INFO - step:  2  loss: 10.6  memory: 33GiB(74%)  wps: 1,962  mfu: 26.95%\r\n"
-        "2024-10-03 16:44:36,481 - root - INFO - step: 3/9 = 33.3%  loss: 1.6  memory: 3GiB(74%)  tps: 1,962  mfu: 26%\r\n"
+        "2024-10-03 16:44:36,481 - root - INFO - step: 3/9 = 33%  loss: 1.6  mem: 3GiB(4%)  tps: 1,962  mfu: 26%\r\n"
     )
     _run, ledger = of_text(TorchTitan(), tmp_path, text)
     assert ledger.steps.executed == 3
     assert ledger.devices == 8
+
+
+# MaxText
+
+
+def completed(*rows, before=""):
+    line = "{}completed step: {}, seconds: {}, TFLOP/s/device: 134.9, Tokens/s/device: 8672.1, loss: 10.5\n"
+    return "".join(line.format(before, step, seconds) for step, seconds in rows)
+
+
+def test_maxtext_sample():
+    (run,) = load(MaxText(), SAMPLES / "maxtext.log")
+    ledger = account(run)
+    assert ledger.steps.executed == 8
+    assert {name: seconds / 4 for name, seconds in ledger.seconds.items()} == {
+        "startup": 10.0,
+        "compile": 30.0,
+        "evaluation": 3.0,
+        "checkpoint_save": 2.0,
+        "productive": 8.0,
+    }
+    assert ledger.inferred == {"compile"}
+    assert ledger.unknown == {}
+    assert ledger.program is None
+    assert "no year" in said(run)
+    assert run.processes[0].events[-1].reason == "finished"
+
+
+def test_maxtext_order_and_repeats_change_nothing_where_there_is_a_clock(tmp_path):
+    lines = (SAMPLES / "maxtext.log").read_text().splitlines(keepends=True)
+    _, expected = of_text(MaxText(), tmp_path, "".join(lines))
+    for seed in range(10):
+        mixed = lines + random.Random(seed).choices(lines, k=5)
+        random.Random(seed).shuffle(mixed)
+        _, ledger = of_text(MaxText(), tmp_path, "".join(mixed))
+        assert ledger.seconds == expected.seconds
+
+
+def test_maxtext_without_a_clock(tmp_path):
+    text = "Num_devices: 4, shape (1, 4)\n" + completed((0, "44.923"), *((step, "5.668") for step in range(1, 10)))
+    run, ledger = of_text(MaxText(), tmp_path, text)
+    assert ledger.steps.executed == 10
+    assert ledger.devices == 4
+    assert sum(lengths(run)) == pytest.approx(44.923 + 9 * 5.668)
+    assert ledger.seconds["compile"] == pytest.approx(4 * (44.923 - 5.668))
+    assert "no clock" in ledger.unknown["R"]
+
+
+def test_maxtext_over_new_year(tmp_path):
+    stamps = (
+        "I1231 23:59:58.000000 1 a.py:1] ",
+        "I1231 23:59:59.000000 1 a.py:1] ",
+        "I0101 00:00:00.000000 1 a.py:1] ",
+    )
+    text = "".join(completed((step, "1.0"), before=before) for step, before in enumerate(stamps))
+    _, ledger = of_text(MaxText(), tmp_path, text)
+    assert ledger.seconds == {"productive": 3.0}
+
+
+def test_maxtext_a_restart_continues_from_its_checkpoint(tmp_path):
+    one = completed(*((step, "1.0") for step in range(10))) + "Saved a checkpoint at step 5.\n"
+    two = "System Information: Jax Version: 0.8\nrestoring from this run's directory step 5\n"
+    _, ledger = of_text(MaxText(), tmp_path, one + two + completed(*((step, "1.0") for step in range(6, 12))))
+    assert ledger.attempts == 2
+    assert ledger.steps.reworked == 4
+    assert ledger.seconds == {"productive": 12.0, "rework": 4.0}
+
+
+def test_maxtext_evaluation_and_save_before_one_step_are_unaccounted(tmp_path):
+    text = completed((0, "1.0"), (1, "1.0"), (2, "1.0")) + "eval metrics after step: 2, loss=9.8\n"
+    text += "Started an asynchronous checkpoint save for step 2\n" + completed((3, "6.0"), (4, "1.0"))
+    run, ledger = of_text(MaxText(), tmp_path, text)
+    assert ledger.seconds == {"productive": 5.0, "unaccounted": 5.0}
+    assert [event.step for event in run.processes[0].events if type(event).__name__ == "Saved"] == [2]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "1e999", "x", "9" * 40])
+def test_maxtext_odd_seconds_are_left_out_and_said(tmp_path, seconds):
+    run, ledger = of_text(MaxText(), tmp_path, completed((0, "1.0"), (1, seconds), (2, "1.0")))
+    assert "line 2 is no step, left out" in said(run)
+    assert ledger.seconds == {"productive": 2.0}
+
+
+# Lightning
+
+
+def test_lightning_sample():
+    (run,) = load(Lightning(), SAMPLES / "lightning_metrics.csv")
+    ledger = account(run)
+    assert ledger.steps.executed == 236
+    assert ledger.seconds == {}
+    assert ledger.runtime is None
+    assert "no clock" in ledger.unknown["R"]
+    assert "no length" in said(run)
+
+
+def test_lightning_steps_that_go_back_are_another_attempt(tmp_path):
+    text = "epoch,step,loss\n" + "".join(f"0,{step},0.5\n" for step in (9, 19, 29, 19, 29, 39))
+    _, ledger = of_text(Lightning(), tmp_path, text)
+    assert ledger.attempts == 2
+
+
+def test_lightning_rows_that_make_no_sense_are_left_out_and_said(tmp_path):
+    text = "\ufeffepoch,step,loss\r\n0,9,1\r\n0,x,1\r\n0,19.0,nan\r\n0,2,\r\n1,29,0.5,7\r\n1,-4,0\r\n1,3"
+    run, ledger = of_text(Lightning(), tmp_path, text.replace("0,x,", "0,1e999,").replace("0,2,", "0,,"))
+    assert ledger.steps.executed == 20
+    assert "2 lines are without a step that can be" in said(run)
+    assert "2 lines are no row" in said(run)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "job,step,state\n1,2,3\n",
+        "epoch,step\n1,2\n",
+        "epoch,step,when\n1,2,2024-01-01\n",
+        "epoch,step,loss\n",
+        "epoch,step,loss\n" + "1" * 60000 + "x,1,2\n",
+        '"epoch,step,loss\n1,2,3\n',
+    ],
+)
+def test_lightning_declines_other_tables(tmp_path, text):
+    (tmp_path / "log").write_text(text)
+    assert Lightning().recognise(tmp_path / "log", files.head(tmp_path / "log"))
+
+
+# All of them
+
+SOURCES = [HFTrainer(), TensorBoard(), NanoGPT(), TorchTitan(), MaxText(), Lightning()]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_only_its_own_samples_are_recognised(source):
+    for path in SAMPLES.iterdir():
+        own = path.name.startswith(source.name)
+        assert (source.recognise(path, files.head(path)) is None) == own, path.name
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_damage_is_an_error_or_said(source, tmp_path):
+    (sample,) = SAMPLES.glob(f"{source.name}*")
+    data = sample.read_bytes()
+    path = tmp_path / "log"
+    for seed in range(150):
+        chance = random.Random(seed)
+        text = bytearray(data)
+        for _ in range(chance.randint(1, 9)):
+            text[chance.randrange(len(text))] = chance.randrange(256)
+        path.write_bytes(bytes(text[: chance.randrange(1, len(text) + 1)]))
+        if source.recognise(path, files.head(path)) is None:
+            with suppress(SourceError):
+                account(source.load(path, Asked()))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
+def test_gzip_says_the_same_and_torn_says_so(source, tmp_path):
+    (sample,) = SAMPLES.glob(f"{source.name}*")
+    plain = account(load(source, sample))
+    packed = gzip.compress(sample.read_bytes())
+    (tmp_path / "log.gz").write_bytes(packed)
+    assert account(load(source, tmp_path / "log.gz")).seconds == plain.seconds
+    (tmp_path / "torn.gz").write_bytes(packed[:-12])
+    if source.recognise(tmp_path / "torn.gz", files.head(tmp_path / "torn.gz")) is None:
+        (run,) = source.load(tmp_path / "torn.gz", Asked())
+        assert "break" in said(run)

@@ -1,0 +1,217 @@
+"""Logs of MaxText and MaxDiffusion: each step with the seconds since the step before."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.ledger.history import Run
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
+from headway.sources.text import clean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_MARK: Final = b"completed step:"
+_ANY: Final = re.compile(rb"completed step: *\d+, *seconds: *[\d.]+")
+_STEP: Final = re.compile(r"\bcompleted step: *(\d{1,18}), *seconds: *([^\s,]{1,40})")
+_EVALUATED: Final = re.compile(r"\beval metrics after step: *(\d{1,18})\b")
+_SAVED: Final = re.compile(
+    r"\b(?:[Ss]aved a checkpoint at step|Started an asynchronous checkpoint save for step) *(\d{1,18})\b"
+)
+_RESTORED: Final = re.compile(r"\brestoring from this run's directory step *(\d{1,18})\b", re.IGNORECASE)
+_DEVICES: Final = re.compile(r"\bNum_devices: *(\d{1,7})\b")
+_PLANNED: Final = re.compile(r"\bConfig param steps: *(\d{1,18})\b")
+_MAYBE: Final = re.compile(
+    rb"completed step:|eval metrics after step:|a checkpoint at step|asynchronous checkpoint save for step|"
+    rb"run's directory step|Num_devices:|Config param steps:|System Information: Jax Version"
+)
+_GLOG: Final = re.compile(r"\s*[DIWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?\s")
+_YEAR: Final = 1972
+"""The year that times without one are read as: a leap year."""
+_YEAR_NS: Final = 366 * 24 * 3600 * NS_PER_S
+_WORTH: Final = 0.1
+"""Less than that of a step's time is not told from its usual ups and downs."""
+
+
+class MaxText:
+    """The source of MaxText logs."""
+
+    name = "maxtext"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no log of MaxText, or None when it is one."""
+        if path.is_dir():
+            return "it is a folder and not a log file"
+        return None if holds(path, head, _MARK, _ANY) else "no line in it tells of a completed step and its seconds"
+
+    def load(self, path: Path, asked: Asked) -> list[Run]:
+        """Return the run of a log.
+
+        Raises:
+            SourceError: No line tells of a step, slug ``no-runs``.
+            OSError: It cannot be read.
+        """
+        log = _Log(StepLines(self.name, path, usual=1, first=0))
+        number = 0
+        try:
+            for number, line in files.lines(path):
+                if _MAYBE.search(line):
+                    log.take(line, number)
+                elif (reason := ending(line)) is not None:
+                    log.note(number, reason)
+        except files.BROKEN as error:
+            log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+        log.finish()
+        return [log.steps.run(clean(path.stem), asked, devices=log.devices)]
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line that tells of something else than steps; ``at`` is -1 where nothing tells its time."""
+
+    number: int
+    kind: str
+    step: int
+    at: int
+
+
+@dataclass
+class _Log:
+    """A log as it is read."""
+
+    steps: StepLines
+    columns: dict[str, array[int]] = field(
+        default_factory=lambda: {name: array("q") for name in ("line", "step", "took", "at", "rank")}
+    )
+    rare: list[_Line] = field(default_factory=list)
+    devices: int | None = None
+    planned: int = 0
+    last_at: int = -1
+    yearless: bool = False
+
+    def take(self, line: bytes, number: int) -> None:
+        """Read a line that may tell of something."""
+        said = bare(line)
+        text = said.text
+        at = self._moment(text, number)
+        if found := _STEP.search(text):
+            took = seconds_ns(found[2])
+            if took is None:
+                self.steps.bad.add("no step, left out", number, f"its seconds are {clean(found[2], 40)!r}")
+                return
+            row = (number, int(found[1]), took, -1 if at is None else at, said.rank)
+            for column, value in zip(self.columns.values(), row, strict=True):
+                column.append(value)
+        elif found := _EVALUATED.search(text):
+            self.note(number, "evaluation", int(found[1]))
+        elif found := _SAVED.search(text):
+            self.note(number, "checkpoint_save", int(found[1]))
+        elif found := _RESTORED.search(text):
+            self.note(number, "restored", int(found[1]))
+        elif found := _DEVICES.search(text):
+            self.devices = int(found[1]) or None
+        elif found := _PLANNED.search(text):
+            self.planned = int(found[1])
+        elif "System Information: Jax Version" in text:
+            self.note(number, "banner")
+
+    def note(self, number: int, kind: str, step: int = 0) -> None:
+        """Note a line that tells of something else than steps."""
+        self.rare.append(_Line(number, kind, step, self.last_at))
+
+    def _moment(self, text: str, number: int) -> int | None:
+        """Return when a line was written [ns]; None where it does not say."""
+        if found := _GLOG.match(text):
+            month, day, hour, minute, second = (int(found[group]) for group in range(1, 6))
+            try:
+                whole = datetime(_YEAR, month, day, hour, minute, min(second, 59), tzinfo=UTC) - datetime(
+                    1970, 1, 1, tzinfo=UTC
+                )
+            except ValueError:
+                self.steps.bad.add("with a time of no sense, read without it", number, found[0])
+                return None
+            self.yearless = True
+            fraction = int((found[6] or "0").ljust(9, "0"))
+            self.last_at = whole // timedelta(seconds=1) * NS_PER_S + fraction
+            return self.last_at
+        at = self.steps.stamp(text, number)
+        self.last_at = self.last_at if at is None else at
+        return at
+
+    def finish(self) -> None:
+        """Give all to the steps' log, in the order of the lines."""
+        line, step, took, at, rank = (np.frombuffer(column, np.int64) for column in self.columns.values())
+        at = self._years(at.copy())
+        if self.yearless:
+            self.steps.warnings.append(f"times in the log name no year and no zone: they are read as of {_YEAR}, UTC")
+        extra = self._extra(step, took)
+        place = 0
+        for index, number in enumerate(line.tolist()):
+            while place < len(self.rare) and self.rare[place].number < number:
+                self._mark(self.rare[place])
+                place += 1
+            moment = None if at[index] < 0 else int(at[index])
+            own = int(took[index])
+            if (category := extra.get(int(step[index]))) is not None and own > category[1]:
+                beyond, own = own - category[1], category[1]
+                when = None if moment is None else moment - own
+                self.steps.span(category[0], line=number, at_ns=when, took_ns=beyond)
+            self.steps.step(int(step[index]), line=number, at_ns=moment, took_ns=own, rank=int(rank[index]))
+        for one in self.rare[place:]:
+            self._mark(one)
+        if len(step) and 0 < self.planned <= int(step.max()) + 1:
+            self.steps.close("finished", line=int(line.max()) + 1, at_ns=int(at.max()) if at.max() >= 0 else None)
+
+    def _years(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return times of which those after a new year are later than those before it."""
+        if self.yearless and (known := at[at >= 0]).size:
+            middle = int(known.min()) + _YEAR_NS // 2
+            if int(known.max()) - int(known.min()) > _YEAR_NS * 3 // 4:
+                at = np.where((at >= 0) & (at < middle), at + _YEAR_NS, at)
+                for one in self.rare:
+                    one.at += _YEAR_NS if 0 <= one.at < middle else 0
+        return at
+
+    def _extra(self, step: NDArray[np.int64], took: NDArray[np.int64]) -> dict[int, tuple[str, int]]:
+        """Return which steps took an evaluation or a save with them: as what, and how long others usually take [ns].
+
+        The seconds of a step go from the step before it: what was done after that is in them.
+        """
+        after: dict[int, set[str]] = {}
+        for one in self.rare:
+            if one.kind in {"evaluation", "checkpoint_save"}:
+                after.setdefault(one.step + 1, set()).add(one.kind)
+        with_more = np.isin(step, list(after))
+        plain = took[~with_more]
+        if not after or not len(plain):
+            return {}
+        usual = int(np.median(plain))
+        longer = {int(one) for one in step[with_more & (took > usual * (1 + _WORTH))]}
+        kinds = {number: after[number].pop() if len(after[number]) == 1 else "unaccounted" for number in longer}
+        if kinds:
+            self.steps.warnings.append(
+                "evaluations and saves are in the seconds of the step after them: what such a step took beyond the "
+                "median of the others is counted as theirs, and as unaccounted where both came before it"
+            )
+        return {number: (kind, usual) for number, kind in kinds.items()}
+
+    def _mark(self, one: _Line) -> None:
+        at_ns = None if one.at < 0 else one.at
+        if one.kind == "checkpoint_save":
+            self.steps.saved(one.step, line=one.number, at_ns=at_ns)
+        elif one.kind == "restored":
+            self.steps.restored(one.step, line=one.number, at_ns=at_ns)
+        elif one.kind == "banner":
+            self.steps.banner(line=one.number, at_ns=at_ns)
+        elif one.kind != "evaluation":
+            self.steps.close(one.kind, line=one.number, at_ns=at_ns)
