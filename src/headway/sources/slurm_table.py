@@ -108,6 +108,8 @@ class Header:
     def realigned(self, cells: list[bytes]) -> list[bytes] | None:
         """Return cells of which some are parts of one, put together; None where they make no sense."""
         extra = len(cells) - self.width
+        if extra >= self.width - 1:
+            return None  # more than one record
         for at in self.free:
             joined = (self.delimiter or b" ").join(cells[at : at + extra + 1])
             tried = [*cells[:at], joined, *cells[at + extra + 1 :]]
@@ -272,6 +274,9 @@ class _Reader:
             yield number, cells
         elif len(cells) > self.header.width:
             if joined := self.header.realigned(cells):
+                if self.header.delimiter:
+                    what = "longer by the delimiter inside a text, and put together so that it makes sense"
+                    self._complaints.add(what, number)
                 yield number, joined
             else:
                 self._complain(number, f"{len(cells)} cells where the header has {self.header.width}")

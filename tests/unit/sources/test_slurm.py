@@ -17,6 +17,11 @@ H = 3600
 SACCT = "JobID|JobName|User|Account|Partition|State|Submit|Eligible|Start|End|ElapsedRaw|AllocTRES|ReqTRES"
 ROW = "7|train|ana|lm|gpu|COMPLETED|{0}T01:00:00|{0}T01:00:00|{0}T02:00:00|{0}T05:00:00|10800|gres/gpu=8|gres/gpu=8"
 DAY = ROW.format("2024-03-05")
+LONG_SINFO = """Tue Mar  5 12:00:00 2024
+NODELIST NODES PARTITION STATE CPUS S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON
+a1 1 gpu* idle 8 2:4:1 100 0 1 (null) none
+a2 1 gpu* down* 8 2:4:1 100 0 1 (null) Not responding
+"""
 
 
 def pool(path, text=None, **asked):
@@ -132,6 +137,16 @@ def test_newlines_and_delimiters_inside_a_name(tmp_path):
     text = "\n".join([SACCT, DAY.replace("train", "two\nlines\n"), DAY.replace("7|train", "8|a|b"), ""])
     found = jobs(tmp_path / "sacct", text)
     assert {job.id: job.name for job in found.values()} == {"7": "twolines", "8": "a|b"}
+
+
+def test_two_records_on_one_line_are_not_one(tmp_path):
+    glued = DAY + DAY.replace("7|", "8|")
+    found = pool(
+        tmp_path / "sacct", "\n".join([SACCT, DAY.replace("7|", "6|"), glued, DAY.replace("7|tr", "9|t|r"), ""])
+    )
+    assert [job.id for job in found.jobs] == ["6", "9"]
+    assert said(found, "line 3 is no record, left out (25 cells")
+    assert said(found, "line 4 is longer by the delimiter inside a text, and put together so that it makes sense")
 
 
 def test_a_torn_record_costs_only_itself(tmp_path):
@@ -356,8 +371,7 @@ def test_squeue_with_columns(tmp_path):
         ("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu* up infinite 2 idle a[1-2]\n", None),
         ("PARTITION NODES STATE GRES\na 3 alloc gpu:4\nb 3 alloc gpu:4\n", None),
         (
-            "Tue Mar  5 12:00:00 2024\nNODELIST NODES PARTITION STATE CPUS S:C:T MEMORY TMP_DISK AVAIL_FE REASON\n"
-            + "a1 1 gpu* idle 8 2:4:1 100 0 (null) none\na2 1 gpu* down* 8 2:4:1 100 0 (null) Not responding\n",
+            LONG_SINFO,
             None,
         ),
     ],
