@@ -21,13 +21,13 @@ import tempfile
 from pathlib import Path
 
 MEASURE = """
-import json, resource, sys, time
+import json, sys, time
 from pathlib import Path
 {imports}
 begin, used = time.perf_counter(), time.process_time()
 {work}
 seconds, used = time.perf_counter() - begin, time.process_time() - used
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
 print("RESULT " + json.dumps([seconds, used, peak, found]))
 """
 HEADWAY = MEASURE.format(

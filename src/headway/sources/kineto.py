@@ -199,23 +199,32 @@ class _Reading:
         return Run(name, Kineto.name, tuple(processes), path, tuple(self._warnings()), {"R": UNKNOWN})
 
     def _rows(self, device: Device, window: tuple[int, int]) -> tuple[Rows, list[str]]:
-        """Return the rows of a device: a step reaches to the next one's mark, the last to the end of the window."""
+        """Return the rows of a device: a step reaches to the next one's begin, the last to the end of the window.
+
+        Where the device still does much of the step before the first that is marked, that is a row too.
+        """
         begin, end = window
-        marks = self.steps(device)
-        inside = [mark for mark in marks if mark.start < end]
-        early = [mark for mark in inside if mark.start <= begin]
-        inside = inside[max(0, len(early) - 1) :]
-        activity = _Activity.of([device])
-        if not inside:
-            said = (
-                "no step is marked in it: the whole is one block" if not marks else "no step is marked while it worked"
-            )
-            return activity.rows([0], window), [f"{said}; call prof.step() in the loop"]
-        warnings = []
-        if len(inside) < len(marks):
-            warnings.append(f"{len(marks) - len(inside)} of {len(marks)} marked steps are not in what the device did")
-        starts = [begin, *(mark.start for mark in inside[1:]), end]
-        return activity.rows([mark.number for mark in inside], starts), warnings
+        activity, marks = _Activity.of([device]), self.steps(device)
+        starts = [min(max(start, begin), end) for start in self._starts(device, marks)]
+        edges = [*starts, end]
+        kept = [n for n in range(len(marks)) if edges[n] < edges[n + 1]]
+        if not kept:
+            said = "while the device worked no step is marked, and the whole is one block: call prof.step() in the loop"
+            return activity.rows([0], window), [said]
+        left_out = len(marks) - len(kept)
+        said = f"{left_out} of {len(marks)} marked steps are not in what the device did"
+        numbers = [marks[n].number for n in kept]
+        edges = [*(edges[n] for n in kept), end]
+        if numbers[0] > 0 and edges[0] - begin > np.median(np.diff(edges)) / 2:
+            numbers, edges = [numbers[0] - 1, *numbers], [begin, *edges]
+        edges[0] = begin
+        return activity.rows(numbers, edges), [said] if left_out else []
+
+    def _starts(self, device: Device, marks: Sequence[Mark]) -> list[int]:
+        """Return when steps began: for the device, as far as the launches tell it; else for the host [ns]."""
+        times = [mark.start for mark in marks]
+        found = None if device.marks == set(marks) else self.gathering.launches.starts(device.lanes[0].kernels, times)
+        return times if found is None else [MAX_NS if time is None else time for time in found]
 
     def _warnings(self) -> list[str]:
         said = [*self.trace.complaints.sentences(), *self.gathering.complaints.sentences()]

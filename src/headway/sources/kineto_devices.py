@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from headway.sources.chrometrace import TraceEvent
+from headway.sources.kineto_launches import Launches
 from headway.sources.kineto_spans import Intervals
 from headway.sources.text import Complaints
 
@@ -37,6 +38,8 @@ _ACTIVITY: Final[Mapping[str, str]] = {
     "Memset": "copies",
 }
 """What the events of a device are, by their category; capitals are PyTorch's before 1.12."""
+_LAUNCHING: Final = ("runtime", "driver", "Runtime")
+"""How the categories end of what launches kernels."""
 _COLLECTIVE_KERNEL: Final = re.compile(r"nccl|rccl", re.IGNORECASE)
 _COLLECTIVE_OP: Final = re.compile(
     r"(?i:nccl|rccl)|^%?(?:all-reduce|all-gather|reduce-scatter|(?:ragged-)?all-to-all|collective-\w+|send|recv)(?![a-z])"
@@ -60,6 +63,7 @@ class Lane:
     comm: Intervals = field(default_factory=Intervals)
     copies: Intervals = field(default_factory=Intervals)
     marks: set[Mark] = field(default_factory=set)
+    kernels: Launches = field(default_factory=Launches)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,6 +107,7 @@ class Gathering:
     Attributes:
         complaints: Events that could not be used, by their number in the file, from 1.
         marks: Steps that the host marked.
+        launches: When the host launched kernels.
         processes: What processes are called, by the JSON of their ids.
     """
 
@@ -116,6 +121,7 @@ class Gathering:
         self._n_marks = 0
         self._n_seen = 0
         self.marks: set[Mark] = set()
+        self.launches = Launches()
         self.processes: dict[bytes, str] = {}
 
     def add(self, events: Iterable[TraceEvent]) -> None:
@@ -139,6 +145,9 @@ class Gathering:
                 kind = self._kernels.get(event.name) or self._kernel(event.name)
             lane = self._lanes.get(pid := bytes(event.pid))
             self._fill(event, self._device(pid) if lane is None else lane, kind)
+        elif category.endswith(_LAUNCHING):
+            if (start := to_ns(event.ts)) is not None:
+                self.launches.add(event, start)
         elif event.name and event.name.startswith("ProfilerStep") and (found := _STEP.match(event.name)):
             if category.startswith("gpu"):
                 lane = self._device(bytes(event.pid))
@@ -201,6 +210,8 @@ class Gathering:
             self.complaints.add("without a time, left out", self._n_seen, reason)
         elif kind == "compute":
             lane.compute.add(start, start + length)
+            if event.cat is not None:
+                lane.kernels.add(event, start)
         elif kind:
             (lane.comm if kind == "comm" else lane.copies).add(start, start + length)
 

@@ -12,7 +12,7 @@ import pytest
 from data import real
 from headway.errors import SourceError
 from headway.ledger.account import account
-from headway.sources import chrometrace, files, kineto_devices, kineto_spans
+from headway.sources import chrometrace, files, kineto_devices, kineto_launches, kineto_spans
 from headway.sources.asked import Asked
 from headway.sources.kineto import Kineto, facts, merge
 
@@ -26,6 +26,8 @@ REAL = {
     "hta_rank1": (1231186, 0.47113, 271973, 379053, 303523, [607904, 630639]),
     "h100_bert_small": (3907.825, 0.07918, 307.198, 0, 0, [4426]),
 }
+QUEUED = {"h100_nanogpt_rank0", "mi300x_resnet"}
+"""Where the device was still busy with the step before the first that is marked."""
 FLOAT_US = 0.05
 """What floats lose in sums over thousands of times of 4e12 us, as those values are; here they are exact."""
 
@@ -74,7 +76,7 @@ def test_real_traces(name):
     ledger = account(run)
     assert not run.warnings
     assert not run.processes[0].warnings
-    assert len(run.processes[0].rows) == len(steps)
+    assert len(run.processes[0].rows) - len(steps) == (name in QUEUED)
     assert ledger.held_ns == found.span_ns
     assert ledger.amounts_ns.get("exposed_communication", 0) == found.exposed_ns
     assert ledger.amounts_ns["host_gap"] == found.host_gap_ns
@@ -145,6 +147,44 @@ def test_steps_outside_of_what_the_device_did_are_told(tmp_path):
     run = load(of(tmp_path, [kernel(100, 50), *(step(n, 40 * n, 39) for n in range(6))]))
     assert run.processes[0].rows.step.tolist() == [2, 3]
     assert "4 of 6 marked steps" in said(run)
+
+
+def launched(at, number, start, length, name="gemm", cat="cuda_runtime"):
+    args = {"args": {"grid": [1, 1, 1], "correlation": number}}
+    return [kernel(at, 2, "launch", 9, 9, cat) | args, kernel(start, length, name) | args]
+
+
+@pytest.mark.parametrize("cat", ["cuda_runtime", "cuda_driver"])
+def test_a_step_of_the_device_begins_with_the_first_kernel_that_its_host_launched(tmp_path, cat):
+    events = [
+        *launched(0, 1, 10, 80, cat=cat),
+        step(5, 12, 10),
+        *launched(15, 3, 95, 100, cat=cat),
+        step(6, 30, 10),
+        *launched(31, 4, 92, 5, "nccl", cat=cat),
+        *launched(32, 2, 200, 90, cat=cat),
+        step(7, 50, 10),
+    ]
+    chance = random.Random(3)
+    for _ in range(3):
+        chance.shuffle(events)
+        run = load(of(tmp_path, events))
+        (rows,) = (process.rows for process in run.processes)
+        assert rows.step.tolist() == [4, 5, 6]
+        assert rows.start.tolist() == [10000, 95000, 200000]
+        assert rows.end.tolist() == [95000, 200000, 290000]
+        assert rows.waits["exposed_communication"].tolist() == [3000, 0, 0]
+        assert rows.waits["host_gap"].tolist() == [2000, 5000, 0]
+        assert "1 of 3 marked steps" in said(run)
+
+
+def test_launches_that_are_too_many_or_unknown_leave_the_marks_of_the_host(tmp_path, monkeypatch):
+    events = [*launched(0, 1, 10, 80), step(5, 0, 40), *launched(41, 2, 95, 100), step(6, 40, 60)]
+    assert load(of(tmp_path, events)).processes[0].rows.start.tolist() == [10000, 95000]
+    unknown = [event for event in events if event["cat"] != "cuda_runtime"]
+    assert load(of(tmp_path, unknown)).processes[0].rows.start.tolist() == [10000, 40000]
+    monkeypatch.setattr(kineto_launches, "MAX_LAUNCHES", 1)
+    assert load(of(tmp_path, events)).processes[0].rows.start.tolist() == [10000, 40000]
 
 
 def test_old_names_of_categories(tmp_path):
