@@ -123,30 +123,47 @@ def read(path: Path) -> Log:
         OSError: It cannot be read.
     """
     log = Log(StepLines(DeepSpeed.name, path))
-    number, low, high = 0, b"[3", b""
+    number, bounds = 0, _Bounds()
     try:
-        for number, line in files.lines(path):
-            line = line.removeprefix(codecs.BOM_UTF8)  # noqa: PLW2901
-            if line.startswith(b"[2") and line[24:25] == b"]":  # such times sort as their text does
-                high = max(high, line[:25])
-                if line[:25] < low:
-                    low = line[:25]
-                    log.steps.stamp(low.decode("latin-1"), number)
-            if _TIMER_MARK in line:
-                _timer(log, line, number)
-            elif _STEP_MARK in line:
-                _scheduled(log, line, number)
-            elif log.per_device is None and b"--per_device_train_batch_size" in line:
-                _command(log, line)
-            elif any(mark in line for mark in _OTHERS):
-                _other(log, line, number)
-            elif (reason := ending(line) or _failed(line)) is not None:
-                text = bare(line).text
-                log.steps.close(reason, line=number, at_ns=log.steps.stamp(text, number))
+        for number, raw in files.lines(path):
+            line = raw.removeprefix(codecs.BOM_UTF8)
+            bounds.see(log, line, number)
+            _line(log, line, number)
     except files.BROKEN as error:
         log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
-    log.steps.stamp(high.decode("latin-1"), number)
+    log.steps.stamp(bounds.high.decode("latin-1"), number)
     return log
+
+
+@dataclass
+class _Bounds:
+    """The times of the first and the last line, whether it says anything else or not: they sort as their text does."""
+
+    low: bytes = b"[3"
+    high: bytes = b""
+
+    def see(self, log: Log, line: bytes, number: int) -> None:
+        """Look at a line."""
+        if line.startswith(b"[2") and line[24:25] == b"]":
+            self.high = max(self.high, line[:25])
+            if line[:25] < self.low:
+                self.low = line[:25]
+                log.steps.stamp(self.low.decode("latin-1"), number)
+        elif not log.number and b"[INFO]" in line:
+            log.steps.stamp(bare(line).text, number)
+
+
+def _line(log: Log, line: bytes, number: int) -> None:
+    if _TIMER_MARK in line:
+        _timer(log, line, number)
+    elif _STEP_MARK in line:
+        _scheduled(log, line, number)
+    elif log.per_device is None and b"--per_device_train_batch_size" in line:
+        _command(log, line)
+    elif any(mark in line for mark in _OTHERS):
+        _other(log, line, number)
+    elif (reason := ending(line) or _failed(line)) is not None:
+        log.steps.close(reason, line=number, at_ns=log.steps.stamp(bare(line).text, number))
 
 
 def _failed(line: bytes) -> str | None:

@@ -24,6 +24,7 @@ _REACH: Final = 600
 """So far before its elapsed time an iteration is named, and so far behind it what was skipped [characters]."""
 _SKIPPED: Final = re.compile(r"number of (skipped|nan) iterations: *(\d{1,18})")
 _WORLD: Final = re.compile(r"using world size: *(\d{1,7})")
+_SCHEDULED: Final = re.compile(r"\bstep=(\d{1,18}), skipped=\d")
 _INTERVAL: Final = re.compile(r"^\s*log_interval \.{2,} *(\d{1,9})\s*$")
 _SAVED: Final = re.compile(r"successfully saved checkpoint (?:from|at) iteration +(\d{1,18})")
 _LOADED: Final = re.compile(r"(?:successfully loaded|loading) checkpoint from .{1,4000}? at iteration +(\d{1,18})")
@@ -54,6 +55,7 @@ class Log:
         samples: How many samples were consumed by the last line; None where it does not say.
         started: When the program was ready to train, and no step has followed [ns since the Unix epoch].
         inside_ns: What of the time since then is told of otherwise [ns].
+        scheduled: The last step that DeepSpeed told of, and when [ns since the Unix epoch].
         pending: Categories that lie before the next step line, with the line that says so.
     """
 
@@ -64,6 +66,7 @@ class Log:
     samples: int | None = None
     started: int | None = None
     inside_ns: int = 0
+    scheduled: tuple[int, int] | None = None
     pending: dict[str, int] = field(default_factory=dict)
 
 
@@ -105,6 +108,8 @@ def read(path: Path) -> Log:
         for number, line in files.lines(path):
             if MARK in line:
                 _iterations(log, line, number)
+            elif b", skipped=" in line:
+                _scheduled(log, line, number)
             elif any(mark in line for mark in _OTHERS):
                 _other(log, line, number)
             elif (reason := ending(line)) is not None:
@@ -125,6 +130,8 @@ def _iterations(log: Log, line: bytes, number: int) -> None:
             continue
         n_found += 1
         at_ns = log.steps.stamp(before[: named.start()][-60:], number)
+        if at_ns is None and log.scheduled and log.scheduled[0] == int(named[1]):
+            at_ns = log.scheduled[1]
         took_ns = seconds_ns(elapsed[2], 1e-3 if elapsed[1] == "ms" else 1.0)
         if took_ns is None:
             log.steps.bad.add("no step, left out", number, f"its elapsed time is {clean(elapsed[2], 40)!r}")
@@ -146,6 +153,14 @@ def _iterated(log: Log, samples: str | None, behind: str) -> None:
             log.n_skipped += int(count)
         else:
             log.n_nan += int(count)
+
+
+def _scheduled(log: Log, line: bytes, number: int) -> None:
+    """Keep when DeepSpeed, below Megatron, ended a step: the line of the iteration may have no time."""
+    text = bare(line).text
+    if found := _SCHEDULED.search(text):
+        at_ns = log.steps.stamp(text, number)
+        log.scheduled = None if at_ns is None else (int(found[1]), at_ns)
 
 
 def _flush(log: Log) -> None:

@@ -18,6 +18,7 @@ Rules, so that each source need not have its own:
   the log names or from 0, and the run says that R is unknown.
 * A line stands for the steps since the line before it, at most as many as is usual; each is a row of equal length
   and the rows are then ``block``. So many steps that are missing between two lines are a warning.
+* Times in whole seconds are given the fraction that the lengths of the steps tell, each within its second.
 * A step number that goes back, or a `banner` between two steps, begins another attempt.
 * What is said of many ranks is taken from the one with most steps.
 """
@@ -54,7 +55,8 @@ _RANK: Final = re.compile(
     r"\s*(?:\[(?:default|rank ?|1,)(\d{1,7})\](?:<\w{1,9}>)?:?|(\d{1,7}):(?=\s))\s?", re.IGNORECASE
 )
 _STAMP: Final = re.compile(
-    r"(?:\D|(?<!\d)\d(?!\d)){0,48}?(?<!\d)(?:(\d{4})[-/](\d\d)[-/](\d\d)|(\d\d)/(\d\d)/(\d{4}))[ T](\d\d:\d\d):(\d\d)"
+    r"(?:\D|(?<!\d)(?:\d{1,3}(?!\d)|\d{4,6}(?![\d/-]))){0,48}?(?<!\d)"
+    r"(?:(\d{4})[-/](\d\d)[-/](\d\d)|(\d\d)/(\d\d)/(\d{4}))[ T](\d\d:\d\d):(\d\d)"
     r"(?:[.,](\d{1,9}))?(?:\s?(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d\b))?"
 )
 _PLAIN_STAMP: Final = re.compile(r" ?\[?(\d{4}-\d\d-\d\d) (\d\d:\d\d):([0-5]\d)(?:[.,](\d{1,9}))?\]")

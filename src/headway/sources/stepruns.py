@@ -30,6 +30,8 @@ EXPANDED: Final = 1 << 22
 """Lines that stand for several steps are made that many rows at most; beyond it each line is one."""
 BOUND_PER: Final = 1 << 60
 """The steps of one line take no longer [ns]."""
+_ENOUGH: Final = 3
+"""Of more lines than that an attempt's own differences say what is usual."""
 _HOUR_NS: Final = 3600 * NS_PER_S
 _NO_CLOCK: Final = "the log has no clock: what passed between its steps is not known"
 _WORST: Final = ("finished", "released", "failed", "signal", "preempted")
@@ -157,7 +159,13 @@ class _Building:
         for name, values in self.log.waits.items():
             waits[name] = np.zeros(n, np.int64)
             waits[name][: len(values)] = np.frombuffer(values, np.int64)
-        clocked = bool((found["at"] != UNKNOWN).any())
+        n_timed = int((found["at"] != UNKNOWN).sum())
+        clocked = 2 * n_timed >= n
+        if not clocked and n_timed:
+            self.warnings.append(
+                f"only {n_timed} of {n} lines that tell of steps have a time: their times are not used"
+            )
+            found["at"] = np.full(n, UNKNOWN)
         columns = (found["line"], found["step"], found["at"], found["took"], found["count"])
         return Lines(*columns, waits, clocked), found["rank"]
 
@@ -281,12 +289,16 @@ class _Building:
         apart = np.diff(lines.step, prepend=lines.step[:1])
         inside = np.ones(len(lines), bool)
         inside[[attempt.first for attempt in attempts if attempt.first < len(lines)]] = False
-        usual = self.log.usual or _usual(apart[inside])
-        # What was not timed reaches from line to line, whatever lies between.
-        counts = np.where(lines.took == UNKNOWN, apart, np.minimum(apart, usual))
+        common = self.log.usual or _usual(apart[inside])
+        counts = apart.copy()
         for attempt in attempts:
             if attempt.first < attempt.last:
-                counts[attempt.first] = self._first_count(int(lines.step[attempt.first]), attempt, usual)
+                part = slice(attempt.first + 1, attempt.last)
+                own = _usual(apart[part]) if attempt.last - attempt.first > _ENOUGH else common
+                counts[part] = np.minimum(apart[part], own)
+                counts[attempt.first] = self._first_count(int(lines.step[attempt.first]), attempt, own)
+        # What was not timed reaches from line to line, whatever lies between.
+        counts = np.where(inside & (lines.took == UNKNOWN), apart, counts)
         lost = inside & ~given & (apart > counts)
         if lost.any():
             where = int(lines.line[lost][0])
@@ -303,10 +315,11 @@ class _Building:
         """Place each line's steps before its time, and not before the line before."""
         total = np.where(lines.took > BOUND_PER // lines.count, BOUND_PER, lines.took * lines.count)
         timed = lines.took != UNKNOWN
+        firsts = [attempt.first for attempt in attempts if attempt.first < attempt.last]
+        self._refine(lines, np.where(timed, total, 0), set(firsts))
         begin = np.concatenate([[0], lines.at[:-1]])
         early = np.where(timed, lines.at - total, begin)
         start = np.maximum(early, begin)
-        firsts = [attempt.first for attempt in attempts if attempt.first < attempt.last]
         for first in firsts:
             if not timed[first]:
                 start[first] = lines.at[first]
@@ -325,6 +338,17 @@ class _Building:
             )
         for attempt in attempts:
             attempt.start, attempt.end = start[attempt.first : attempt.last], lines.at[attempt.first : attempt.last]
+
+    def _refine(self, lines: Lines, total: Ints, firsts: set[int]) -> None:
+        """Give times in whole seconds the fraction that the lengths of steps tell: each within its second."""
+        if (lines.at % NS_PER_S).any():
+            return
+        refined, end = [], 0
+        for index, (at, took) in enumerate(zip(lines.at.tolist(), total.tolist(), strict=True)):
+            fits = index not in firsts and end + took < at + NS_PER_S + took // 5
+            end = min(max(end + took, at), at + NS_PER_S - 1) if fits else at
+            refined.append(end)
+        lines.at = np.array(refined, np.int64)
 
     def _say_longer(self, lines: Lines, early: Ints, start: Ints, total: Ints) -> None:
         """Warn of steps that are said to be longer than the time since the line before."""

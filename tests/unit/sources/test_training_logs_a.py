@@ -171,6 +171,41 @@ def test_times_in_brackets_give_a_clock(tmp_path):
     assert any("no zone" in warning for warning in run.warnings)
 
 
+def test_times_in_whole_seconds_do_not_cut_short_steps(tmp_path):
+    data = "".join(iteration(n, 400.0, at=f"[2025-02-19 21:20:{int(n * 0.4):02d}] ") for n in range(1, 101))
+    run = load(MEGATRON, tmp_path / "log", data)
+    assert lengths_ms(run).sum() == pytest.approx(40_000, abs=1000)
+    assert sum(account(run).seconds.values()) == pytest.approx(40, abs=1)
+
+
+def test_lines_of_deepspeed_give_iterations_their_time(tmp_path):
+    data = "".join(
+        f"[2025-02-19 21:20:{n:02d},500] [INFO] [logging.py:60:log_dist] [Rank 0] step={n}, skipped=0, lr=[1]\n"
+        + iteration(n, 800.0)
+        for n in range(1, 6)
+    )
+    run = load(MEGATRON, tmp_path / "log", data)
+    assert run.unknown == {}
+    assert account(run).seconds["unaccounted"] == pytest.approx(0.8)
+
+
+def test_a_few_times_make_no_clock(tmp_path):
+    lines = [iteration(n, 800.0) for n in range(1, 9)]
+    lines.insert(3, "[2025-02-19 21:20:00,500] [INFO] [logging.py:60:log_dist] [Rank 0] step=4, skipped=0, lr=[1]\n")
+    run = load(MEGATRON, tmp_path / "log", "".join(lines))
+    assert "R" in run.unknown
+    assert any("only 1 of 8" in warning for warning in run.warnings)
+
+
+def test_each_attempt_has_its_own_interval(tmp_path):
+    first = "using world size: 4 \n  log_interval ..... 100\n" + "".join(iteration(100 * n, 5.0) for n in range(1, 6))
+    second = "using world size: 4 \n  log_interval ..... 10\n" + "".join(
+        iteration(500 + 10 * n, 5.0) for n in range(1, 6)
+    )
+    run = load(MEGATRON, tmp_path / "log", first + second)
+    assert [len(process.rows) for process in run.processes] == [500, 50]
+
+
 def test_what_lies_between_lines_is_the_evaluation_that_is_said_to_be_there(tmp_path):
     data = (
         iteration(1, 900.0, at="[2025-02-19 21:20:01] ")
@@ -239,7 +274,8 @@ def test_the_same_line_of_two_ranks_counts_once(tmp_path):
 
 
 def test_prefixes_colours_and_mean_times(tmp_path):
-    line = "\x1b[32m[rank0]: [2025-05-27 15:23:07] iteration 1/9 | elapsed time per iteration (ms): 2716.0/3000.0 |\x1b[m\r\n"
+    line = "\x1b[32m[rank0]: [2025-05-27 15:23:07] iteration 1/9 | "
+    line += "elapsed time per iteration (ms): 2716.0/3000.0 |\x1b[m\r\n"
     run = load(MEGATRON, tmp_path / "log", line)
     assert lengths_ms(run).tolist() == [2716.0]
 
@@ -402,6 +438,8 @@ def test_an_elapsed_time_that_goes_back_is_a_restart(tmp_path):
         ("02/19/2025 21:20:00 - INFO - x", T),
         ("[titan] 2025-02-19 21:20:00,000 - root", T),
         ("I 2025/02/19 21:20:00 x", T),
+        ("ip-26-0-161-78: [2025-02-19 21:20:00,000] x", T),
+        ("10.0.0.12: node0001 2025-02-19 21:20:00 x", T),
     ],
 )
 def test_stamps(text, ns):
