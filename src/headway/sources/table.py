@@ -169,7 +169,10 @@ def _rows(
 
 
 def _whole(text: str, column: str) -> int:
-    value = number(text)
+    try:
+        value = number(text)
+    except ValueError as error:
+        raise BadCellError(column, text, str(error)) from None
     if value < 0 or value != int(value) or value > MAX_MILLI // 1000:
         raise BadCellError(column, text, "is no number of devices")
     return int(value)

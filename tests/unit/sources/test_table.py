@@ -305,6 +305,27 @@ def test_a_table_without_a_header(tmp_path):
     assert [job.id for job in pool.jobs] == ["a", "b"]
 
 
+def test_nodes_that_make_no_sense(tmp_path):
+    rows = "n1,1,1,8,A\nn1,1,1,8,A\nn2,1,1,-8,A\nn3,1,1,1.5,A\nn4,1,1,x,A\nn5,1\n"
+    (pool,) = load(written(tmp_path, "sn,cpu_milli,memory_mib,gpu,model\n" + rows))
+    assert pool.devices == 8
+    said = " ".join(pool.warnings[1:])
+    assert "line 3 is a node named before, and counts once" in said
+    assert "4 lines are no node, left out: 4 (gpu: '-8' is no number of devices), 5 (gpu: '1.5' is no number" in said
+    assert "6 (gpu: 'x' is no number), …" in said
+
+
+def test_totals_that_make_no_sense(tmp_path):
+    head = "id,complete_gpu_time,cancel_gpu_time,fail_gpu_time\n"
+    rows = "a,1,2,3\na,1,2,3\na,9,2,3\nb,-1,2,3\nc,x,2,3\n"
+    (pool,) = load(written(tmp_path, head + rows))
+    assert pool.totals_ns == {"completed": 10**9, "cancelled": 2 * 10**9, "failed": 3 * 10**9}
+    assert "line 4 is another total of one name, left out (a)" in pool.warnings[1]
+    assert "5 (b: complete_gpu_time: '-1' is no device-time)" in pool.warnings[2]
+    assert slug(lambda: load(written(tmp_path, head + "a,,,\n"))) == "no-runs"
+    assert slug(lambda: load(written(tmp_path, "sn,cpu_milli,memory_mib,gpu,model\nn,1,1,0,\n"))) == "no-runs"
+
+
 # Text that is damaged
 
 
