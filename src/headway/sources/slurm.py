@@ -103,6 +103,8 @@ class _Reading:
         snapshot = SACCT not in self.kinds
         running = sum(job.milli for job in jobs if job.start_ns is not None) / 1000
         devices = self.asked.capacity or self.nodes.devices
+        if running and snapshot and self.jobs.timed and self.jobs.seen_ns is None:
+            told.append("when that moment was is not told (no TIME): device-time counts up to the last Start or Submit")
         if jobs and snapshot:
             told.append(_of_snapshot(len(jobs), sum(job.start_ns is not None for job in jobs), running, devices))
             devices = None

@@ -152,6 +152,17 @@ def gpus(text: str) -> int | None:
     return kinds if total is None else total
 
 
+def is_long(text: str) -> bool:
+    """Return whether a state of a job is written out.
+
+    Example:
+        >>> is_long("CANCELLED by 7"), is_long("CA")
+        (True, False)
+    """
+    match = _WORD.match(text.strip())
+    return match is not None and match[0].lower() in LONG
+
+
 @lru_cache(1 << 12)
 def state(text: str) -> str:
     """Return a state of a job as one long word; nothing where it is none.

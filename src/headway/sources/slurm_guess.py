@@ -76,7 +76,7 @@ def _jobs(columns: list[list[str]]) -> tuple[str, dict[int, str]] | None:
     job = max(idents, key=lambda at: (any("_" in cell for cell in columns[at]), len(set(columns[at])), -at))
     found = {job: "job", states[0]: "state"}
     if any(_STEP.fullmatch(cell) for cell in columns[job]) or not told <= fields.LIVE | fields.WAITING:
-        return SACCT, found
+        return (SACCT, found) if all(fields.is_long(cell) for cell in columns[states[0]]) else None
     allocated = _where(columns, lambda cell: fields.nothing(cell) or "cpu=" in cell or "gres/gpu=" in cell)
     allocated = [at for at in allocated if any("=" in cell for cell in columns[at])]
     each = _where(columns, lambda cell: fields.nothing(cell) or _GRES.fullmatch(cell))

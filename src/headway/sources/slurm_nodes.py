@@ -81,6 +81,8 @@ class Nodes:
             return str(error)
         if not names and row.get("node", "") == "" and row.get("count") != "0":
             return "it names no node"
+        if len(self._nodes) + len(names) > 2 * fields.MOST_NODES:
+            return f"with it there are more than {2 * fields.MOST_NODES} nodes"
         for name in names:
             new = _Node(each, used, state, since)
             old = self._nodes.get(name)

@@ -98,6 +98,7 @@ def test_squeue_without_a_header():
     assert all(job.submit_ns < job.start_ns for job in running)
     assert [job.start_ns for job in found.jobs if job.state == "pending"] == [None, None]
     assert said(found, "3 of 5 jobs had 259 devices")
+    assert said(found, "up to the last Start")
     assert said(found, "no header line")
 
 
@@ -397,7 +398,7 @@ def test_sacct_and_sinfo_in_one_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["a note about JobID and State", "job_id,state\n1,ok\n", '{"jobs": []}', "a|b|c\n1|2|3\n"]
+    "text", ["a note about JobID and State", "job_id,state\n1,ok\n", '{"jobs": []}', "a|b|c\n1|2|3\n", "1|F|x\n2|S|y\n"]
 )
 def test_what_is_not_of_slurm(tmp_path, text):
     path = tmp_path / "other"
