@@ -116,11 +116,21 @@ def _open(path: Path, asked: Asked, source: str | None) -> Sequence[Loaded | Ope
         is_native = source is None and Native().recognise(path, b"") is None
         if not is_native and (found := _walk(path, asked, source)):
             return found
-    chosen = recognise(path, source)
+    chosen = _chosen(path, asked, source)
     try:
         return open_at(path) if isinstance(chosen, Native) else chosen.load(path, asked)
     except OSError as error:  # it went away between the two
         raise unreadable(path, error) from error
+
+
+def _chosen(path: Path, asked: Asked, source: str | None) -> Source:
+    """Return the source of a path; a table that nobody knows is read by the mapping that was given."""
+    try:
+        return recognise(path, source)
+    except SourceError as error:
+        if asked.mapping is None or error.slug != "unknown-source" or source not in {None, "table"}:
+            raise
+        return next(one for one in SOURCES if one.name == "table")
 
 
 def _is_folder(path: Path) -> bool:
@@ -136,7 +146,7 @@ def _walk(folder: Path, asked: Asked, source: str | None = None) -> list[Loaded]
     aside: list[tuple[Path, str]] = []
     for path in files_in(folder):
         try:
-            chosen = recognise(path, source)
+            chosen = _chosen(path, asked, source)
             if isinstance(chosen, Native):
                 aside.append((path, "a log of Headway: give its folder"))
             else:
