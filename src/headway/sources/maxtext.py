@@ -21,7 +21,6 @@ from headway.sources.text import clean
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_MARK: Final = b"completed step:"
 _ANY: Final = re.compile(rb"completed step: *\d+, *seconds: *[\d.]+")
 _STEP: Final = re.compile(r"\bcompleted step: *(\d{1,18}), *seconds: *([^\s,]{1,40})")
 _EVALUATED: Final = re.compile(r"\beval metrics after step: *(\d{1,18})\b")
@@ -31,9 +30,15 @@ _SAVED: Final = re.compile(
 _RESTORED: Final = re.compile(r"\brestoring from this run's directory step *(\d{1,18})\b", re.IGNORECASE)
 _DEVICES: Final = re.compile(r"\bNum_devices: *(\d{1,7})\b")
 _PLANNED: Final = re.compile(r"\bConfig param steps: *(\d{1,18})\b")
-_MAYBE: Final = re.compile(
-    rb"completed step:|eval metrics after step:|a checkpoint at step|asynchronous checkpoint save for step|"
-    rb"run's directory step|Num_devices:|Config param steps:|System Information: Jax Version"
+_MARKS: Final = (
+    b"completed step:",
+    b"eval metrics after step:",
+    b"a checkpoint at step",
+    b"asynchronous checkpoint save for step",
+    b"run's directory step",
+    b"Num_devices:",
+    b"Config param steps:",
+    b"System Information: Jax Version",
 )
 _GLOG: Final = re.compile(r"\s*[DIWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?\s")
 _YEAR: Final = 1972
@@ -52,7 +57,7 @@ class MaxText:
         """Return why the path is no log of MaxText, or None when it is one."""
         if path.is_dir():
             return "it is a folder and not a log file"
-        return None if holds(path, head, _MARK, _ANY) else "no line in it tells of a completed step and its seconds"
+        return None if holds(path, head, _MARKS[0], _ANY) else "no line in it tells of a completed step and its seconds"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
         """Return the run of a log.
@@ -65,7 +70,7 @@ class MaxText:
         number = 0
         try:
             for number, line in files.lines(path):
-                if _MAYBE.search(line):
+                if any(mark in line for mark in _MARKS):
                     log.take(line, number)
                 elif (reason := ending(line)) is not None:
                     log.note(number, reason)

@@ -28,13 +28,12 @@ _ANY: Final = re.compile(
 _MARKS: Final = (
     b"iter ",
     b"train_time:",
-    b"step ",
+    b"val loss ",
     b"saving checkpoint to",
     b"tokens per iteration will be",
-    b"  Off",
-    b"  On",
+    b" Off ",
+    b" On ",
 )
-_MAYBE: Final = re.compile(b"|".join(_MARKS))
 _UNIT: Final = {"ms": 1e-3, "s": 1.0}
 
 
@@ -64,12 +63,13 @@ class NanoGPT:
         number = 0
         try:
             for number, line in files.lines(path):
-                if _MAYBE.search(line):
+                if any(mark in line for mark in _MARKS):
                     said = bare(line)
                     if found := _TIMED.search(said.text):
                         timed.take(found, number, said.rank)
                     elif found := _ITER.search(said.text):
-                        iterations.take(found, number, log.stamp(said.text[:80], number), said.rank)
+                        at_ns = log.stamp(said.text[: found.start()], number) if found.start() else None
+                        iterations.take(found, number, at_ns, said.rank)
                     elif found := _DEVICE.search(said.text):
                         devices[int(found[1])] = found[2]
                     else:

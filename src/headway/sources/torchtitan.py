@@ -41,8 +41,15 @@ _MESH: Final = re.compile(r"\bdevice mesh with parallelism: (.{1,200})")
 _OLD_MESH: Final = re.compile(r"\bBuilding \d-D device mesh with \[[^\]]{0,200}\], \[([\d, ]{1,60})\]")
 _DEGREE: Final = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d{1,7})\b")
 _CAPACITY: Final = re.compile(r"\b[A-Z]{2,8} capacity: (.{1,80}?) with [\d.]+GiB memory")
-_MAYBE: Final = re.compile(
-    rb"step:|Training starts at step|the checkpoint|at last step|device mesh|capacity: |Starting job|Training completed"
+_MARKS: Final = (
+    b"step:",
+    b"Training starts at step",
+    b"the checkpoint",
+    b"at last step",
+    b"device mesh",
+    b"capacity: ",
+    b"Starting job",
+    b"Training completed",
 )
 
 
@@ -68,7 +75,7 @@ class TorchTitan:
         number = 0
         try:
             for number, line in files.lines(path):
-                if _MAYBE.search(line):
+                if any(mark in line for mark in _MARKS):
                     log.take(line, number)
                 elif (reason := ending(line)) is not None:
                     log.rare.append(_Line(log.last, number, reason))
