@@ -144,17 +144,25 @@ def _walk(folder: Path, asked: Asked, source: str | None = None) -> list[Loaded]
     """Return what the files below a folder hold, with a word on those that were left aside; nothing of native logs."""
     found: list[Loaded] = []
     aside: list[tuple[Path, str]] = []
+    known: dict[tuple[Path, str], list[tuple[Source, Path]]] = {}
     for path in files_in(folder):
         try:
             chosen = _chosen(path, asked, source)
-            if isinstance(chosen, Native):
-                aside.append((path, "a log of Headway: give its folder"))
-            else:
-                found += chosen.load(path, asked)
+            known.setdefault((path.parent, chosen.name), []).append((chosen, path))
         except SourceError as error:
             aside.append((path, "no source knows it" if error.slug == "unknown-source" else why_not(error)))
-        except OSError as error:
-            aside.append((path, reason(error)))
+    for (parent, name), each in known.items():
+        if name == Native.name:
+            aside += [(path, "a log of Headway: give its folder") for _, path in each]
+            continue
+        whole = len(each) > 1 and each[0][0].recognise(parent, b"") is None  # it knows what its files say of each other
+        for chosen, path in [(each[0][0], parent)] if whole else each:
+            try:
+                found += chosen.load(path, asked)
+            except SourceError as error:
+                aside.append((path, why_not(error)))
+            except OSError as error:
+                aside.append((path, reason(error)))
     if found and (said := left_aside(aside, folder)):
         found[0] = replace(found[0], warnings=(*found[0].warnings, said))
     return found
