@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BufferedReader
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -144,9 +145,8 @@ class Trace:
         A place inside a string or a deeper level leaves something open before it, and is no JSON.
         """
         held = window.held()
-        places = (*_last(_NEXT, held), *_last(_END, held))
-        for decode in (_decode, _decode_repaired):
-            for place in places:
+        for decode, pattern in product((_decode, _decode_repaired), (_NEXT, _END)):
+            for place in _last(pattern, held):
                 batch = decode(held[: place + 1])
                 if batch is not None:
                     window.take(place + 1)

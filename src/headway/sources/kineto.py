@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,8 @@ _EVENTS: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
 _KINETO: Final = re.compile(
     rb'"schemaVersion"\s*:.*"(?:deviceProperties|distributedInfo|record_shapes)"\s*:', re.DOTALL
 )
-_ARRAY: Final = re.compile(rb'\[\s*\{[^{}]*"ph"\s*:\s*"[A-Za-z]"')
+_ARRAY: Final = re.compile(rb"\[\s*\{")
+_PHASE: Final = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 _PLACE: Final = re.compile(rb'"(?:pid|ts)"\s*:')
 _RANK: Final = re.compile(r"(?i)(?<![a-z])rank[-_ .:=]?(\d{1,9})(?!\d)")
 _ENDING: Final = re.compile(r"(?i)\.(?:gz|json|trace|pt|chrome)$")
@@ -114,7 +116,7 @@ class Kineto:
         start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
         if start.startswith(b"{") and (_EVENTS.search(start) or _KINETO.search(start)):
             return None
-        if start.startswith(b"[") and _ARRAY.match(start) and _PLACE.search(start):
+        if _ARRAY.match(start) and _PHASE.search(start) and _PLACE.search(start):
             return None
         return "it is no JSON with traceEvents, and no array of trace events"
 
@@ -123,7 +125,7 @@ class Kineto:
         return [_Reading.of(path).run(asked.devices)]
 
 
-def facts(path: Path) -> TraceFacts:
+def facts(path: str | os.PathLike[str]) -> TraceFacts:
     """Return what a trace says, of all its devices together [ns].
 
     Args:
@@ -133,7 +135,7 @@ def facts(path: Path) -> TraceFacts:
         SourceError: No event in it is of a device, or it unpacks to more than the limit.
         OSError: It cannot be read.
     """
-    reading = _Reading.of(path)
+    reading = _Reading.of(Path(path))
     return _Activity.of(reading.devices).facts(reading.steps(reading.devices[0]))
 
 
