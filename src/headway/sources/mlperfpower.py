@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -19,7 +19,9 @@ from headway.events import Notice, Open, Span
 from headway.ledger.history import Process, Run
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.mllog import MARK, time_ns
+from headway.sources.columns import BOUND
+from headway.sources.intervals import Interval
+from headway.sources.mllog import MARK, NS_PER_MS, time_ns
 from headway.sources.text import Complaints, clean
 from headway.units import show_seconds
 
@@ -34,9 +36,11 @@ _MARK: Final = MARK[1:]
 """Some writers lose a colon."""
 _PTD: Final = b"Time,"
 _MOST_W: Final = 1e10
+_LAST_MS: Final = BOUND // NS_PER_MS
 _HOLE: Final = 10
 """A gap of so many usual ones between two readings is a hole, if it is longer than `_SHORT_NS` too."""
 _SHORT_NS: Final = 30 * NS_PER_S
+_BLOCK: Final = 1 << 18
 MISSING: Final = 0.05
 """So much of the window may lie in holes of a meter; beyond it the energy is not known [fraction]."""
 
@@ -44,17 +48,11 @@ MISSING: Final = 0.05
 class _Record(msgspec.Struct):
     key: str
     time_ms: int | float | str | None = None
-    value: msgspec.Raw = msgspec.Raw()
-    metadata: msgspec.Raw = msgspec.Raw()
-
-
-class _Host(msgspec.Struct):
-    host: str = ""
+    value: Any = None
+    metadata: Any = None
 
 
 _decode: Final = msgspec.json.Decoder(_Record).decode
-_number: Final = msgspec.json.Decoder(float, strict=False).decode
-_host: Final = msgspec.json.Decoder(_Host).decode
 
 
 def is_power(head: bytes) -> bool:
@@ -198,9 +196,10 @@ class Meter:
 
     def sorted(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the readings in the order of time; of several at one time their mean."""
-        times, where = np.unique(np.array(self.times, np.int64), return_inverse=True)
-        if not len(times):
-            return times, np.zeros(0)
+        times = np.frombuffer(self.times, np.int64) if self.times else np.zeros(0, np.int64)
+        if np.all(times[1:] > times[:-1]):
+            return times, np.frombuffer(self.watts, np.float64) if self.watts else np.zeros(0)
+        times, where = np.unique(times, return_inverse=True)
         watts = np.bincount(where, np.array(self.watts, np.float64)) / np.bincount(where)
         return times, watts
 
@@ -215,21 +214,30 @@ class Meter:
             return self.constant_w * (end - begin) / NS_PER_S * self.efficiency, 0
         if not len(times) or end <= begin:
             return 0.0, end - begin
-        apart = np.diff(times)
-        usual = int(np.median(apart)) if len(apart) else 0
+        usual = int(np.median(np.diff(times))) if len(times) > 1 else 0
         times = np.concatenate([[times[0] - usual], times, [times[-1] + usual]])
         watts = np.concatenate([watts[:1], watts, watts[-1:]])
-        low, high = np.clip(times[:-1], begin, end), np.clip(times[1:], begin, end)
-        good = (high > low) & ~((np.diff(times) > _HOLE * usual) & (np.diff(times) > _SHORT_NS))
-        low, high, first = low[good], high[good], np.flatnonzero(good)
-        length = np.maximum(times[first + 1] - times[first], 1)
-        slope = (watts[first + 1] - watts[first]) / length
-        middle = watts[first] + slope * ((low - times[first]) + (high - times[first])) / 2
-        joules = math.fsum((middle * (high - low) / NS_PER_S).tolist())
-        covered = int((high - low).sum())
+        joules, covered = 0.0, 0
+        for first in range(0, len(times) - 1, _BLOCK):
+            some = slice(first, first + _BLOCK + 1)
+            more, length = _trapezoids(times[some], watts[some], (begin, end), usual)
+            joules, covered = joules + more, covered + length
         if not covered:
             return 0.0, end - begin
         return joules * (end - begin) / covered * self.efficiency, end - begin - covered
+
+
+def _trapezoids(
+    times: NDArray[np.int64], watts: NDArray[np.float64], within: Interval, usual: int
+) -> tuple[float, int]:
+    """Return the energy between readings inside a window, holes left out [J], and how much of it that is [ns]."""
+    apart = np.diff(times)
+    low, high = np.clip(times[:-1], *within), np.clip(times[1:], *within)
+    good = (high > low) & ((apart <= _HOLE * usual) | (apart <= _SHORT_NS))
+    low, high, first = low[good], high[good], np.flatnonzero(good)
+    slope = (watts[first + 1] - watts[first]) / apart[first]
+    middle = watts[first] + slope * ((low - times[first]) + (high - times[first])) / 2
+    return float(np.sum(middle * ((high - low) / NS_PER_S))), int((high - low).sum())
 
 
 def _energy(meters: Sequence[Meter], begin: int, end: int) -> tuple[float | None, list[str]]:
@@ -298,25 +306,29 @@ class _Log:
         Raises:
             ValueError: It looks like a reading and cannot be one.
         """
-        line = line.lstrip(b"\xef\xbb\xbf \t")
+        if line.startswith(b"\xef\xbb\xbf"):
+            line = line[3:]
         if line.startswith(_PTD):
             self._add("", self._ptd_time(line), _ptd_watts(line))
             self.n_local += 1
-        else:
+        elif _MARK in line:
             for text in line.split(_MARK)[1:]:
                 self._record(text)
 
     def _record(self, text: bytes) -> None:
         found = _decode(text[text.find(b"{") : text.rfind(b"}") + 1])
         if found.key == READING:
-            self._add(_name(found.metadata), time_ns(found.time_ms), _watts(found.value))
+            at = found.time_ms
+            # The usual kind of number needs no further look.
+            at_ns = at * NS_PER_MS if type(at) is int and 0 <= at < _LAST_MS else time_ns(at)
+            self._add(_host(found.metadata), at_ns, _watts(found.value))
         elif found.key == EFFICIENCY:
             value = _watts(found.value)
             if not 0 < value <= 100:
                 raise ValueError(f"its conversion_eff, {value:g}, cannot be")
             self.efficiency = value
         elif found.key == ESTIMATE:
-            meter = self._meter(_name(found.metadata))
+            meter = self._meter(_host(found.metadata))
             meter.constant_w = max(_watts(found.value), meter.constant_w or 0.0)
 
     def _meter(self, host: str) -> Meter:
@@ -345,16 +357,27 @@ class _Log:
 
 def _ptd_watts(line: bytes) -> float:
     """Return the power of a line: of several channels the first, which is their sum."""
-    fields = line.split(b",")
+    fields = line.split(b",", 4)
     try:
-        watts = float(fields[fields.index(b"Watts") + 1])
-    except (ValueError, IndexError):
+        if fields[2] != b"Watts":
+            fields = line.split(b",")
+            return _possible(float(fields[fields.index(b"Watts") + 1]))
+        return _possible(float(fields[3]))
+    except IndexError:
         raise ValueError("it has no Watts") from None
-    return _possible(watts)
 
 
-def _watts(raw: msgspec.Raw) -> float:
-    return _possible(_number(raw))
+def _watts(value: object) -> float:
+    """Return the power that a value is, or spells [W].
+
+    Raises:
+        ValueError: It is none.
+    """
+    if type(value) is not float:
+        if isinstance(value, bool) or not isinstance(value, int | float | str) or len(str(value)) > 40:
+            raise ValueError("its value is no number")
+        value = float(value)
+    return _possible(value)
 
 
 def _possible(watts: float) -> float:
@@ -363,8 +386,6 @@ def _possible(watts: float) -> float:
     return watts
 
 
-def _name(raw: msgspec.Raw) -> str:
-    try:
-        return _host(raw).host
-    except msgspec.DecodeError:
-        return ""
+def _host(metadata: object) -> str:
+    host = metadata.get("host") if isinstance(metadata, dict) else None
+    return host if isinstance(host, str) else ""
