@@ -73,7 +73,7 @@ class HFTrainer:
                 "no-runs",
                 path=shown,
             )
-        stem = path.parent.name if path.stem == "trainer_state" else path.stem
+        stem = path.absolute().parent.name if path.stem == "trainer_state" else path.stem
         return [_run(clean(stem), shown, state, asked.devices)]
 
 

@@ -64,7 +64,7 @@ class Lightning:
                     last = step
         except files.BROKEN as error:
             log.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
-        stem = path.parent.name if path.stem == "metrics" else path.stem
+        stem = path.absolute().parent.name if path.stem == "metrics" else path.stem
         return [log.run(clean(stem), asked, rows="block")]
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _MARK: Final = b"step:"
 _ANY: Final = re.compile(
-    rb"step:[ \x1b\[0-9;m]{1,40}/?[^\r\n]{0,60}?loss:[^\r\n]{0,200}?(?:tps|wps):[^\r\n]{0,80}?mfu:"
+    rb"step:[ \x1b\[0-9;m]{1,40}/?[^\r\n]{0,60}?loss:[^\r\n]{0,120}?memory:[^\r\n]{0,80}?GiB[^\r\n]{0,80}?[tw]ps:"
 )
 _STEP: Final = re.compile(
-    r"(?<!validate )\bstep: *(\d{1,18})(?:/\d{1,18})?\b.{0,60}?\bloss: .{0,200}?\b[tw]ps: .{0,80}?"
-    r"\bmfu: *([^\s%]{1,20})%"
+    r"(?<!validate )\bstep: *(\d{1,18})(?:/\d{1,18})?\b.{0,60}?\bloss: .{0,200}?\b[tw]ps: "
+    r"(?:.{0,80}?\bmfu: *([^\s%]{1,20}))?"
 )
 _VALIDATED: Final = re.compile(r"\bvalidate step: *(\d{1,18})\b")
 _STARTS: Final = re.compile(r"\bTraining starts at step (\d{1,18})\b")
@@ -62,7 +62,7 @@ class TorchTitan:
         """Return why the path is no log of torchtitan, or None when it is one."""
         if path.is_dir():
             return "it is a folder and not a log file"
-        return None if holds(path, head, _MARK, _ANY) else "no line in it tells of a step with its loss, tps and mfu"
+        return None if holds(path, head, _MARK, _ANY) else "no line in it tells of a step with its loss, memory and tps"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
         """Return the run of a log.
@@ -258,9 +258,9 @@ class _Spent:
         return begin, count if timed else 0, own // count if timed else None, lost // count
 
 
-def _share(text: str) -> float:
+def _share(text: str | None) -> float:
     """Return a percentage as a share; NaN where it is none."""
     try:
-        return float(text) / 100
+        return float(text or "nan") / 100
     except ValueError:
         return math.nan

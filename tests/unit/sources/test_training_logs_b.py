@@ -525,11 +525,12 @@ def test_titan_of_older_versions(tmp_path):
         "2024-10-03 16:44:00,481 - root - INFO - Building 2-D device mesh with ['dp', 'tp'], [4, 2]\r\n"
         "2024-10-03 16:44:28,481 - root - INFO - step:  1  loss: 10.8  memory: 26GiB(60%)  wps: 1,176  mfu: 16.15%\r\n"
         "2024-10-03 16:44:32,481 - root - INFO - step:  2  loss: 10.6  memory: 33GiB(74%)  wps: 1,962  mfu: 26.95%\r\n"
-        "2024-10-03 16:44:36,481 - root - INFO - step: 3/9 = 33%  loss: 1.6  mem: 3GiB(4%)  tps: 1,962  mfu: 26%\r\n"
+        "2024-10-03 16:44:36,481 - root - INFO - step: 3/9 = 33%  loss: 1.6  memory: 3GiB(4%)  tps: 1,962\r\n"
     )
     _run, ledger = of_text(TorchTitan(), tmp_path, text)
     assert ledger.steps.executed == 3
     assert ledger.devices == 8
+    assert ledger.program is None  # the last line has no mfu
 
 
 # MaxText
@@ -695,3 +696,15 @@ def test_gzip_says_the_same_and_torn_says_so(source, tmp_path):
     if source.recognise(tmp_path / "torn.gz", files.head(tmp_path / "torn.gz")) is None:
         (run,) = source.load(tmp_path / "torn.gz", Asked())
         assert "break" in said(run)
+
+
+def test_a_file_is_called_as_its_folder_where_its_own_name_says_nothing(tmp_path):
+    for source, name, data in (
+        (HFTrainer(), "trainer_state.json", state(LOSS, EVAL, END)),
+        (Lightning(), "metrics.csv", "epoch,step,loss\n0,9,1\n"),
+    ):
+        folder = tmp_path / f"of-{source.name}"
+        folder.mkdir()
+        (folder / name).write_text(data)
+        (run,) = load(source, folder / name)
+        assert run.name == folder.name
