@@ -225,7 +225,7 @@ class _Benchmark:
             np.frombuffer(bytes(self.ok), np.bool_),
             length_s if math.isfinite(length_s) and length_s > 0 and not self.is_sample else None,
             devices,
-            str(path),
+            clean(str(path), 4096),
             [*faults, *self.unread.sentences(), *self._doubts(title)],
         )
 

@@ -48,7 +48,7 @@ _AGAIN: Final = "run it again as `vllm bench serve ... --save-result --save-deta
 class VLLMBench:
     """The source of results of ``vllm bench serve``."""
 
-    name = "vllm"
+    name = "vllmbench"
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no result of it, or None when it is one."""
@@ -200,7 +200,7 @@ def _served(title: str, path: Path, result: _Result, devices: int | None, faults
     tokens = columns.tokens()
     return Served(
         title,
-        "vllm",
+        "vllmbench",
         ttft_s,
         per_token(ttft_s, e2e_s, tokens),
         e2e_s,
@@ -208,7 +208,7 @@ def _served(title: str, path: Path, result: _Result, devices: int | None, faults
         columns.ok(),
         length_s if math.isfinite(length_s) and length_s > 0 else None,
         devices,
-        str(path),
+        shown,
         warnings,
     )
 

@@ -65,7 +65,7 @@ def counts(served, **slo):
 class TestVLLM:
     def test_what_a_result_says(self, tmp_path):
         served = vllm(tmp_path)
-        assert (served.name, served.source, served.duration_s) == ("small/model", "vllm", 2.5)
+        assert (served.name, served.source, served.duration_s) == ("small/model", "vllmbench", 2.5)
         assert served.ok.tolist() == [True] * 5 + [False]
         assert served.tokens.tolist() == [5, 5, 5, 1, 0, 0]
         assert served.ttft_s[:4].tolist() == [0.1, 0.25, 0.6, 0.1]
@@ -253,7 +253,7 @@ class TestEither:
     def test_foreign_files_are_declined(self, tmp_path, source, document):
         samples = sorted(path for path in SAMPLES.iterdir() if path.is_file())
         for path in samples:
-            is_own = path.name.startswith("vllmbench" if source.name == "vllm" else "guidellm")
+            is_own = path.name.startswith(source.name)
             assert (source.recognise(path, look(path)) is None) == is_own, path.name
         for text in (b"", b"It has completed in a duration.", b"{", b"[]", b"{}", b'{"kind": "open"}', b"\0" * 99):
             path = write(tmp_path, text)
