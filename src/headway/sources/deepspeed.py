@@ -160,7 +160,7 @@ def _line(log: Log, line: bytes, number: int) -> None:
         _scheduled(log, line, number)
     elif log.per_device is None and b"--per_device_train_batch_size" in line:
         _command(log, line)
-    elif any(mark in line for mark in _OTHERS):
+    elif _says(line):
         _other(log, line, number)
     elif (reason := ending(line) or _failed(line)) is not None:
         log.steps.close(reason, line=number, at_ns=log.steps.stamp(bare(line).text, number))
@@ -213,6 +213,14 @@ def _add(log: Log, said: Bare, number: int, step: int, rates: tuple[float, float
     log.rate.append(last)
     log.mean.append(mean)
     log.timed.append(rates is not None)
+
+
+def _says(line: bytes) -> bool:
+    """Return whether a line may say something else; a loop, as this is asked of every line."""
+    for mark in _OTHERS:  # noqa: SIM110
+        if mark in line:
+            return True
+    return False
 
 
 def _other(log: Log, line: bytes, number: int) -> None:

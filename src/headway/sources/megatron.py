@@ -22,6 +22,8 @@ _ELAPSED: Final = re.compile(r"elapsed time per iteration \((m?s)\): *([^\s|/]{1
 _ITERATION: Final = re.compile(r"iteration +(\d{1,20}) */ *\d{1,20} *\|(?:.*\bconsumed samples: *(\d{1,18}))?")
 _REACH: Final = 600
 """So far before its elapsed time an iteration is named, and so far behind it what was skipped [characters]."""
+_LOOKED_AT: Final = 1 << 13
+"""So much of the end of a line is looked at for what is no iteration [bytes]."""
 _SKIPPED: Final = re.compile(r"number of (skipped|nan) iterations: *(\d{1,18})")
 _WORLD: Final = re.compile(r"using world size: *(\d{1,7})")
 _SCHEDULED: Final = re.compile(r"\bstep=(\d{1,18}), skipped=\d")
@@ -110,7 +112,7 @@ def read(path: Path) -> Log:
                 _iterations(log, line, number)
             elif b", skipped=" in line:
                 _scheduled(log, line, number)
-            elif any(mark in line for mark in _OTHERS):
+            elif _says(line):
                 _other(log, line, number)
             elif (reason := ending(line)) is not None:
                 log.steps.close(reason, line=number)
@@ -170,8 +172,16 @@ def _flush(log: Log) -> None:
     log.pending.clear()
 
 
+def _says(line: bytes) -> bool:
+    """Return whether a line may say something else; a loop, as this is asked of every line."""
+    for mark in _OTHERS:  # noqa: SIM110
+        if mark in line:
+            return True
+    return False
+
+
 def _other(log: Log, line: bytes, number: int) -> None:
-    text = bare(line).text
+    text = bare(line[-_LOOKED_AT:]).text
     steps = log.steps
     if found := _WORLD.search(text):
         steps.banner(line=number, at_ns=steps.stamp(text, number))

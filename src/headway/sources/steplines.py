@@ -74,7 +74,6 @@ _ENDINGS: Final = (
     (b"CUDA out of memory", "failed"),
     (b"OutOfMemoryError", "failed"),
 )
-_ENDING: Final = re.compile(b"|".join(re.escape(mark) for mark, _ in _ENDINGS))
 
 
 class Bare(NamedTuple):
@@ -151,9 +150,10 @@ def ending(line: bytes) -> str | None:
         >>> ending(b"Traceback (most recent call last):"), ending(b"all is well")
         ('failed', None)
     """
-    if _ENDING.search(line) is None:
-        return None
-    return next(reason for mark, reason in _ENDINGS if mark in line)
+    for mark, reason in _ENDINGS:
+        if mark in line:
+            return reason
+    return None
 
 
 def holds(path: Path, head: bytes, mark: bytes, line: re.Pattern[bytes]) -> bool:
