@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -123,10 +123,15 @@ def show(
         last_ns=None if last is None else parse_duration(last),
     )
     options = Options(None if price is None else Price.parse(price), by, windows=every is not None)
+    targets = None
+    if slo is not None:
+        from headway.ledger.serving import parse_slo
+
+        targets = parse_slo(slo)
     found = load_all(paths, devices=devices, capacity=capacity, mapping=mapping)
     entries = [cut.entry(one) for one in found if not isinstance(one, Served)]
     served = [one for one in found if isinstance(one, Served)]
-    _print(entries, options, served, slo, err=err, as_json=as_json)
+    _print(entries, options, served, targets, err=err, as_json=as_json)
 
 
 def _instant(text: str) -> int:
@@ -134,13 +139,19 @@ def _instant(text: str) -> int:
 
 
 def _print(
-    entries: Sequence[Entry], options: Options, served: Sequence[Served], slo: str | None, *, err: bool, as_json: bool
+    entries: Sequence[Entry],
+    options: Options,
+    served: Sequence[Served],
+    targets: Mapping[str, float] | None,
+    *,
+    err: bool,
+    as_json: bool,
 ) -> None:
     stream = sys.stderr if err else sys.stdout
     if as_json:
         from headway.report.document import dump
 
-        stream.write(dump(entries, options, served, slo) + "\n")
+        stream.write(dump(entries, options, served, targets) + "\n")
         return
     from rich.console import Console
 
@@ -155,7 +166,7 @@ def _print(
 
         if entries or number:
             console.print()
-        print_serving(one, slo, console)
+        print_serving(one, targets, console)
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class Served:
 
     Attributes:
         name: The name of the test or the server.
-        source: The name of the source that read it, such as ``vllm``.
+        source: The name of the source that read it, such as ``vllmbench``.
         ttft_s: Time to the first token [s], ``(n,)`` float; NaN where there was none or nobody says.
         tpot_s: Time an output token after the first [s], ``(n,)`` float; NaN where there was no second.
         e2e_s: Time from sending to the last token [s], ``(n,)`` float; NaN where nobody says.

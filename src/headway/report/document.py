@@ -22,7 +22,10 @@ _PLAIN: Final = Options()
 
 
 def dump(
-    entries: Sequence[Entry], options: Options = _PLAIN, served: Sequence[Served] = (), slo: str | None = None
+    entries: Sequence[Entry],
+    options: Options = _PLAIN,
+    served: Sequence[Served] = (),
+    targets: Mapping[str, float] | None = None,
 ) -> str:
     """Return the report as one line of strict JSON, ASCII only.
 
@@ -30,7 +33,7 @@ def dump(
         entries: The runs, in the order they are shown.
         options: What is added to each.
         served: Requests that were served; theirs is the key ``serving``, where there are some.
-        slo: What a request must keep.
+        targets: What a request must keep, by name [s]; None: nothing was asked.
 
     Example:
         >>> text = dump([Entry("r1", "native", Ledger({"productive": 10**9}, held_ns=10**9))])
@@ -41,7 +44,7 @@ def dump(
     if served:
         from headway.report.serving import serving_document
 
-        document["serving"] = [serving_document(one, slo) for one in served]
+        document["serving"] = [serving_document(one, targets) for one in served]
     return json.dumps(document, allow_nan=False)
 
 
