@@ -41,6 +41,7 @@ _MESH: Final = re.compile(r"\bdevice mesh with parallelism: (.{1,200})")
 _OLD_MESH: Final = re.compile(r"\bBuilding \d-D device mesh with \[[^\]]{0,200}\], \[([\d, ]{1,60})\]")
 _DEGREE: Final = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d{1,7})\b")
 _CAPACITY: Final = re.compile(r"\b[A-Z]{2,8} capacity: (.{1,80}?) with [\d.]+GiB memory")
+_AT_ONCE: Final = 1 << 16
 _MARKS: Final = (
     b"step:",
     b"Training starts at step",
@@ -163,23 +164,31 @@ class _Log:
             self.steps.warnings.append(
                 "not every line has an mfu from 0 to 100 %: what was below the peak is not known"
             )
-        self._marks(rare, at[own], step[own])
         spent = _Spent(rare)
+        place, saved = 0, -1
         before: tuple[int, int, int] | None = None
-        for when, number, last, who, share in zip(
-            at.tolist(), line.tolist(), step.tolist(), rank.tolist(), mfu.tolist(), strict=True
-        ):
-            if when >= 0 and before == (when, last, who):
-                continue  # the same line again
-            since = None if before is None or before[2] != who or last <= before[1] else before[:2]
-            begin, count, took, lost = spent.row(since, when, last, share)
-            if when < 0:
-                self.steps.step(last, line=number, rank=who)
-            else:
-                self.steps.step(last, line=number, at_ns=when, took_ns=took, count=count, rank=who)
-                if mfu_good and begin is not None:
-                    self.steps.wait("below_peak", lost)
-            before = (when, last, who)
+        for low in range(0, len(at), _AT_ONCE):
+            part = slice(low, low + _AT_ONCE)
+            rows = (column[part].tolist() for column in (at, line, step, rank, mfu))
+            for when, number, last, who, share in zip(*rows, strict=True):
+                while who == main and place < len(rare) and rare[place].at < when:
+                    saved = self._mark(rare[place], saved)
+                    place += 1
+                if when >= 0 and before == (when, last, who):
+                    continue  # the same line again
+                if who == main:
+                    saved = last
+                earlier = before if before and before[2] == who else None
+                begin, count, took, lost = spent.row(earlier, when, last, share)
+                if when < 0:
+                    self.steps.step(last, line=number, rank=who)
+                else:
+                    self.steps.step(last, line=number, at_ns=when, took_ns=took, count=count, rank=who)
+                    if mfu_good and begin is not None:
+                        self.steps.wait("below_peak", lost)
+                before = (when, last, who)
+        for one in rare[place:]:
+            saved = self._mark(one, saved)
 
     def _evaluations(self, rare: list[_Line], at: Ints, step: Ints) -> None:
         """Let each evaluation begin with the line of its own step, which is logged just before it."""
@@ -188,26 +197,23 @@ class _Log:
             if one.kind == "evaluation" and one.at >= 0 and place >= 0 and step[place] == one.step:
                 one.took = one.at - int(at[place])
 
-    def _marks(self, rare: list[_Line], at: Ints, step: Ints) -> None:
-        saved_at = -1
-        for one in rare:
-            at_ns = None if one.at < 0 else one.at
-            if one.kind in {"evaluation", "checkpoint_save", "checkpoint_restore"}:
-                took = None if one.took < 0 else one.took
-                self.steps.span(one.kind, line=one.number, at_ns=at_ns, took_ns=took)
-            if one.kind == "last":
-                saved_at = one.step
-            elif one.kind == "checkpoint_save":
-                place = int(np.searchsorted(at, one.at, "right")) - 1
-                logged = int(step[place]) if place >= 0 else 0
-                self.steps.saved(max(logged, saved_at), line=one.number, at_ns=at_ns)
-            elif one.kind == "starts":
-                self.steps.restored(one.step - 1, line=one.number, at_ns=at_ns)
-                saved_at = -1
-            elif one.kind == "banner":
-                self.steps.banner(line=one.number, at_ns=at_ns)
-            elif one.kind in CLOSE_REASONS:
-                self.steps.close(one.kind, line=one.number, at_ns=at_ns)
+    def _mark(self, one: _Line, done: int) -> int:
+        """Give a line that is no step's to the steps' log; return the last step that is known to be done after it."""
+        at_ns = None if one.at < 0 else one.at
+        if one.kind in {"evaluation", "checkpoint_save", "checkpoint_restore"}:
+            self.steps.span(one.kind, line=one.number, at_ns=at_ns, took_ns=None if one.took < 0 else one.took)
+        if one.kind == "last":
+            return max(done, one.step)
+        if one.kind == "checkpoint_save":
+            self.steps.saved(max(done, 0), line=one.number, at_ns=at_ns)
+        elif one.kind == "starts":
+            self.steps.restored(one.step - 1, line=one.number, at_ns=at_ns)
+            return one.step - 1
+        elif one.kind == "banner":
+            self.steps.banner(line=one.number, at_ns=at_ns)
+        elif one.kind in CLOSE_REASONS:
+            self.steps.close(one.kind, line=one.number, at_ns=at_ns)
+        return done
 
 
 class _Spent:
@@ -220,25 +226,26 @@ class _Spent:
         self._spans_at = [one.at for one in self._spans]
 
     def row(
-        self, before: tuple[int, int] | None, at: int, step: int, mfu: float
+        self, before: tuple[int, int, int] | None, at: int, step: int, mfu: float
     ) -> tuple[int | None, int, int | None, int]:
         """Return when the steps of a line began, how many they are, and of one what it took and lost [ns].
 
         None where nothing tells; a length of None is all the time since the line before.
 
         Args:
-            before: Time and step of the line before it in the same attempt.
+            before: Time and step of the line before it of the same rank, and that.
             at: Its time.
             step: Its step.
             mfu: Share of the peak, in [0, 1].
         """
         place = bisect_right(self._starts_at, at) - 1
         start = self._starts[place] if place >= 0 else None
-        first = before is None or (start is not None and start.at > before[0])
-        if first and (start is None or start.step > step):
+        if start is not None and (start.step > step or (before is not None and start.at <= before[0])):
+            start = None
+        if start is None and (before is None or step <= before[1]):
             return None, 0, None, 0
-        begin, done = (start.at, start.step - 1) if first and start is not None else before or (at, step - 1)
-        count = max(1, step - done)
+        begin, done = (start.at, start.step - 1) if start is not None else (before or (at, step))[:2]
+        first, count = start is not None, max(1, step - done)
         low, high = bisect_right(self._spans_at, begin), bisect_right(self._spans_at, at)
         spans = self._spans[low:high]
         beside = sum(one.took for one in spans)

@@ -478,6 +478,16 @@ def test_titan_a_restart_continues_where_it_says(tmp_path):
     assert ledger.seconds["startup"] == pytest.approx(10)
 
 
+def test_titan_a_restart_of_which_nothing_is_said_but_its_steps(tmp_path):
+    one = titan(0, "Training starts at step 1") + "".join(titan_step(10 * k, 10 * k) for k in range(1, 6))
+    two = titan(60, "Starting job: x") + "".join(titan_step(60 + 10 * k, 20 + 10 * k) for k in (1, 2, 3))
+    run, ledger = of_text(TorchTitan(), tmp_path, one + two)
+    assert ledger.attempts == 2
+    assert ledger.seconds["rework"] == pytest.approx(30)
+    assert ledger.seconds["recovery"] + ledger.seconds["startup"] == pytest.approx(20)
+    assert "is not known" in said(run)
+
+
 def test_titan_without_its_beginning_the_first_line_is_startup(tmp_path):
     run, ledger = of_text(TorchTitan(), tmp_path, "".join(titan_step(10 * k, 10 * k) for k in range(1, 6)))
     assert ledger.steps.executed == 50
