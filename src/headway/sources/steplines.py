@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headway.clock import NS_PER_S
 from headway.sources import files
 from headway.sources.columns import BOUND
-from headway.sources.stepruns import UNKNOWN, Mark, build
+from headway.sources.stepcolumns import UNKNOWN, Mark
+from headway.sources.stepruns import build
 from headway.sources.text import Complaints, clean
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Restored, Saved, Span
 from headway.ledger.history import Process, Rows, Run
+from headway.sources.stepcolumns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -24,71 +25,14 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-UNKNOWN: Final = -(1 << 62)
-"""A time or a length that nobody says."""
 EXPANDED: Final = 1 << 22
 """Lines that stand for several steps are made that many rows at most; beyond it each line is one."""
 BOUND_PER: Final = 1 << 60
 """The steps of one line take no longer [ns]."""
 _ENOUGH: Final = 3
 """Of more lines than that an attempt's own differences say what is usual."""
-_HOUR_NS: Final = 3600 * NS_PER_S
 _NO_CLOCK: Final = "the log has no clock: what passed between its steps is not known"
 _WORST: Final = ("finished", "released", "failed", "signal", "preempted")
-
-
-@dataclass(slots=True)
-class Mark:
-    """One thing a line says beside steps.
-
-    Attributes:
-        kind: ``span``, ``saved``, ``restored``, ``banner`` or ``close``.
-        line: Its line's number.
-        at: When [ns since the Unix epoch]; of a line without a time that of the one before it, or `UNKNOWN`.
-        timed: Whether the line itself has a time.
-        name: The category of a span, the reason of a close.
-        step: The step of a save or a restore.
-        took: How long a span took [ns], or `UNKNOWN`.
-    """
-
-    kind: str
-    line: int
-    name: str = ""
-    step: int = 0
-    took: int = UNKNOWN
-    at: int = UNKNOWN
-    timed: bool = False
-
-
-@dataclass(eq=False)
-class Lines:
-    """Step lines in their order, as columns, each ``(n,)`` int64.
-
-    Attributes:
-        line, step, at, took, count: As `headway.sources.steplines.StepLines.step` says, `UNKNOWN` for None.
-        waits: By phase [ns], of one step.
-        clocked: Whether they have times; else the file's order is theirs.
-        shifts: From which line on times were moved by an hour, where a clock was set back.
-    """
-
-    line: Ints
-    step: Ints
-    at: Ints
-    took: Ints
-    count: Ints
-    waits: dict[str, Ints]
-    clocked: bool
-    shift_from: int | None = None
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self.step)
-
-    def take(self, which: NDArray[np.generic]) -> Lines:
-        """Return some of them: by place, or by a mask."""
-        columns = (self.line, self.step, self.at, self.took, self.count)
-        waits = {name: values[which] for name, values in self.waits.items()}
-        return Lines(*(values[which] for values in columns), waits, self.clocked, self.shift_from)
 
 
 @dataclass
@@ -131,7 +75,7 @@ class _Building:
         count = asked.devices or devices
         if count is None:
             self.warnings.append("the number of devices is not in the log and 1 is counted; give it with --devices")
-        lines = self._ordered(self._one_rank(self._columns()))
+        lines = Ordering(self.log, self.warnings).lines()
         marks = self._placed_marks(lines)
         lines, attempts = self._attempts(lines, marks)
         lines.count = self._counts(lines, attempts)
@@ -152,74 +96,6 @@ class _Building:
         self.warnings += [*self.log.bad.sentences(), *self._zones(lines)]
         return Run(name, self.log.source, tuple(processes), path, tuple(self.warnings), unknown)
 
-    def _columns(self) -> tuple[Lines, Ints]:
-        found = {name: np.frombuffer(values, np.int64) for name, values in self.log.columns.items()}
-        n = len(found["step"])
-        waits = {}
-        for name, values in self.log.waits.items():
-            waits[name] = np.zeros(n, np.int64)
-            waits[name][: len(values)] = np.frombuffer(values, np.int64)
-        n_timed = int((found["at"] != UNKNOWN).sum())
-        clocked = 2 * n_timed >= n
-        if not clocked and n_timed:
-            self.warnings.append(
-                f"only {n_timed} of {n} lines that tell of steps have a time: their times are not used"
-            )
-            found["at"] = np.full(n, UNKNOWN)
-        columns = (found["line"], found["step"], found["at"], found["took"], found["count"])
-        return Lines(*columns, waits, clocked), found["rank"]
-
-    def _one_rank(self, found: tuple[Lines, Ints]) -> Lines:
-        """Return the lines of the rank that says most."""
-        lines, rank = found
-        names, counts = np.unique(rank, return_counts=True)
-        if len(names) > 1:
-            chosen = int(names[np.argmax(counts)])
-            who = f"rank {chosen}" if chosen >= 0 else "lines without a rank"
-            self.warnings.append(f"steps are told by {len(names)} ranks; only {who} is counted, which tells most")
-            lines = lines.take(rank == chosen)
-        return lines
-
-    def _ordered(self, lines: Lines) -> Lines:
-        """Return the lines in order, each once."""
-        if lines.clocked:
-            self._fill(lines)
-            self._unfold(lines)
-            lines = lines.take(np.lexsort((lines.line, lines.step, lines.at)))
-        same = (np.diff(lines.step) == 0) & (np.diff(lines.at) == 0) & (np.diff(lines.took) == 0)
-        return lines.take(np.concatenate([[True], ~same]))
-
-    def _fill(self, lines: Lines) -> None:
-        """Give lines without a time that of the line before, if others have one."""
-        missing = lines.at == UNKNOWN
-        if missing.any():
-            places = np.where(missing, -1, np.arange(len(lines)))
-            before = np.maximum.accumulate(places)
-            lines.at = lines.at[np.where(before < 0, int(np.argmin(missing)), before)]
-            for number in lines.line[missing][:3].tolist():
-                self.log.bad.add("a step without a time among others that have one, counted with no length", number)
-            if (more := int(missing.sum()) - 3) > 0:
-                what = "a step without a time among others that have one, counted with no length"
-                self.log.bad.add(what, "…", count=more)
-
-    def _unfold(self, lines: Lines) -> None:
-        """Undo that a clock without a zone was set back by an hour while the steps went on."""
-        back = np.flatnonzero(np.diff(lines.at) < 0)
-        if len(back) != 1 or not self.log.n_local or self.log.n_zoned:
-            return
-        at = int(back[0])
-        jump = int(lines.at[at] - lines.at[at + 1])
-        if 0 < jump <= _HOUR_NS and lines.step[at + 1] > lines.step[at]:
-            lines.at = lines.at.copy()
-            lines.at[at + 1 :] += _HOUR_NS
-            lines.shift_from = int(lines.line[at + 1])
-            self.log.earliest = min(self.log.opening or 0, int(lines.at.min()))
-            self.log.latest = max(self.log.last_at + _HOUR_NS, int(lines.at.max()))
-            self.warnings.append(
-                f"times go back by {show_seconds(jump / NS_PER_S)} in line {lines.shift_from} while the steps go on: "
-                "the clock is taken to have been set back by 1 h there, as at the end of summer time"
-            )
-
     def _placed_marks(self, lines: Lines) -> list[Mark]:
         """Return the marks in order."""
         marks = self.log.marks
@@ -235,7 +111,7 @@ class _Building:
         after: dict[int, int] = {}
         for mark in marks:
             if lines.shift_from is not None and mark.line >= lines.shift_from:
-                mark.at += _HOUR_NS
+                mark.at += HOUR_NS
             if not mark.timed and mark.took > 0:  # spans of no time of their own follow what has one, and each other
                 after[mark.at] = after.get(mark.at, mark.at) + mark.took
                 mark.at, mark.timed = after[mark.at], True
@@ -329,7 +205,7 @@ class _Building:
                 )
         self._say_longer(lines, early, start, total)
         gaps = np.diff(lines.at) - (lines.at - start)[1:]
-        summer = (gaps > _HOUR_NS - 60 * NS_PER_S) & (gaps < _HOUR_NS + 60 * NS_PER_S)
+        summer = (gaps > HOUR_NS - 60 * NS_PER_S) & (gaps < HOUR_NS + 60 * NS_PER_S)
         if self.log.n_local and summer.any():
             where = int(lines.line[1:][summer][0])
             self.warnings.append(
