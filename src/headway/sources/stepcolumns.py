@@ -72,9 +72,16 @@ class Lines:
 
     def take(self, which: NDArray[np.generic]) -> Lines:
         """Return some of them: by place, or by a mask."""
-        columns = (self.line, self.step, self.at, self.took, self.count)
-        waits = {name: values[which] for name, values in self.waits.items()}
-        return Lines(*(values[which] for values in columns), waits, self.clocked, self.shift_from)
+        return Lines(
+            self.line[which],
+            self.step[which],
+            self.at[which],
+            self.took[which],
+            self.count[which],
+            {name: values[which] for name, values in self.waits.items()},
+            self.clocked,
+            self.shift_from,
+        )
 
 
 @dataclass

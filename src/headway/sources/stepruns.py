@@ -189,7 +189,7 @@ class _Building:
 
     def _by_clock(self, lines: Lines, attempts: Sequence[_Attempt]) -> None:
         """Place each line's steps before its time, and not before the line before."""
-        total = np.where(lines.took > BOUND_PER // lines.count, BOUND_PER, lines.took * lines.count)
+        total = _times(lines.took, lines.count)
         timed = lines.took != UNKNOWN
         firsts = [attempt.first for attempt in attempts if attempt.first < attempt.last]
         self._refine(lines, np.where(timed, total, 0), set(firsts))
@@ -243,7 +243,7 @@ class _Building:
         if (untimed := int((lines.took == UNKNOWN).sum())) > 0:
             self.warnings.append(f"{untimed} lines tell of steps without time or length: they have no length")
         took = np.where(lines.took == UNKNOWN, 0, lines.took)
-        lengths = np.where(took > BOUND_PER // lines.count, BOUND_PER, took * lines.count)
+        lengths = _times(took, lines.count)
         cursor = self.log.earliest or 0
         for attempt in attempts:
             spans = [mark for mark in attempt.marks if mark.kind == "span" and mark.took != UNKNOWN]
@@ -348,6 +348,11 @@ def _is_after(lines: Lines, attempt: _Attempt, mark: Mark) -> bool:
     return _place(lines, attempt, mark) == attempt.last - attempt.first
 
 
+def _times(one: Ints, count: Ints) -> Ints:
+    """Return so many times a length [ns], `BOUND_PER` at most."""
+    return np.where(one > BOUND_PER // count, BOUND_PER, one * count)
+
+
 def _usual(apart: Ints) -> int:
     """Return the commonest difference, the smallest of several; 1 where there is none."""
     values, counts = np.unique(apart[apart > 0], return_counts=True)
@@ -362,10 +367,12 @@ def _rows(lines: Lines, attempt: _Attempt, *, expand: bool) -> Rows:
     if not len(count) or int(count.max()) == 1:
         return Rows(step, attempt.start, attempt.end, waits)
     if not expand:
-        return Rows(step, attempt.start, attempt.end, {name: values * count for name, values in waits.items()})
+        return Rows(step, attempt.start, attempt.end, {name: _times(values, count) for name, values in waits.items()})
     each = np.repeat(np.arange(len(count)), count)
     nth = np.arange(len(each)) - np.repeat(np.cumsum(count) - count, count)
-    length, rest = np.divmod((attempt.end - attempt.start)[each], count[each])
+    whole = (attempt.end - attempt.start)[each]
+    length = whole // count[each]
+    rest = whole - length * count[each]
     start = attempt.start[each] + length * nth + np.minimum(nth, rest)
     return Rows(
         step[each] - count[each] + 1 + nth,
