@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import ArgumentError, SourceError
+from headway.ledger.history import Run
 from headway.sources.asked import Asked, Loaded
 from headway.sources.files import reason
 from headway.sources.folder import files_in, left_aside, together, why_not
@@ -123,6 +124,22 @@ def _open(path: Path, asked: Asked, source: str | None) -> Sequence[Loaded | Ope
         raise unreadable(path, error) from error
 
 
+def _metered(found: list[Loaded], power: list[Path], aside: list[tuple[Path, str]]) -> list[Loaded]:
+    """Return MLPerf runs with the energy that the power logs beside them tell."""
+    if not power:
+        return found
+    if not any(isinstance(one, Run) and one.source == "mlperf" for one in found):
+        aside += [(path, "a power log: there is no MLPerf training log beside it") for path in power]
+        return found
+    from headway.sources.mlperfpower import attach
+
+    try:
+        return [attach(one, power) if isinstance(one, Run) and one.source == "mlperf" else one for one in found]
+    except OSError as error:
+        aside += [(path, reason(error)) for path in power]
+        return found
+
+
 def _chosen(path: Path, asked: Asked, source: str | None) -> Source:
     """Return the source of a path; a table that nobody knows is read by the mapping that was given."""
     try:
@@ -155,6 +172,8 @@ def _walk(folder: Path, asked: Asked, source: str | None = None) -> list[Loaded]
         if name == Native.name:
             aside += [(path, "a log of Headway: give its folder") for _, path in each]
             continue
+        if name == "mlperfpower":
+            continue  # it is of the runs beside it
         whole = len(each) > 1 and each[0][0].recognise(parent, b"") is None  # it knows what its files say of each other
         for chosen, path in [(each[0][0], parent)] if whole else each:
             try:
@@ -163,6 +182,9 @@ def _walk(folder: Path, asked: Asked, source: str | None = None) -> list[Loaded]
                 aside.append((path, why_not(error)))
             except OSError as error:
                 aside.append((path, reason(error)))
+    found = _metered(
+        found, [path for (_, name), each in known.items() if name == "mlperfpower" for _, path in each], aside
+    )
     if found and (said := left_aside(aside, folder)):
         found[0] = replace(found[0], warnings=(*found[0].warnings, said))
     return found

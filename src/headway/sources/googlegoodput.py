@@ -182,7 +182,7 @@ def _objects(pieces: Iterator[str], bad: Complaints) -> Iterator[tuple[int, Any]
             found, at = _json.raw_decode(text, at)
             entry = msgspec.convert(found, _Entry)
         except (ValueError, RecursionError) as error:  # a ValidationError is a ValueError
-            odd = isinstance(error, json.JSONDecodeError | RecursionError)
+            odd = not isinstance(error, msgspec.ValidationError)  # then nothing was read, and `at` stands still
             bad.add("no entry, left out", line, "its JSON is malformed" if odd else str(error))
             if odd:
                 following = _NEXT.search(text, at + 1)
