@@ -53,8 +53,9 @@ def is_of_peers(phase: str) -> bool:
 
 
 def peer_wait_ns(ledger: Ledger) -> int:
-    """Return what was waited for other ranks, a pipeline's bubbles among it [device-ns]."""
-    return _phases_of_peers(ledger) + ledger.amounts_ns.get("bubble", 0)
+    """Return what was waited for other ranks, bubbles and communication that nothing hid among it [device-ns]."""
+    inside = sum(ledger.amounts_ns.get(name, 0) for name in ("bubble", "exposed_communication"))
+    return _phases_of_peers(ledger) + inside
 
 
 def data_wait_ns(ledger: Ledger) -> int:
