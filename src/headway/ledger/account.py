@@ -141,7 +141,7 @@ class _History:
         """Say which ranks ended without a word: they run still, hang, or were killed."""
         open_ranks = [rank for rank in self.ranks if rank.lines[-1].facts.close is None]
         last_ns = max((rank.lines[-1].end_wall_ns for rank in open_ranks), default=self.end_ns)
-        if last_ns < self.end_ns or not open_ranks:
+        if last_ns < self.end_ns or not open_ranks or "R" in self.run.unknown:
             return
         when = datetime.fromtimestamp(last_ns // NS_PER_S, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
         who = f"{len(open_ranks)} of {len(self.ranks)} ranks" if len(self.ranks) > 1 else "the last attempt"
