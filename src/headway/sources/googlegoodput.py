@@ -102,6 +102,7 @@ class GoogleGoodput:
         """
         bad = Complaints(clean(path.name), "entry at line")
         jobs: dict[str, _Job] = {}
+        broken: list[str] = []
         try:
             for number, entry in _entries(path, bad):
                 name = entry.job_name
@@ -115,9 +116,10 @@ class GoogleGoodput:
                     job.take(entry)
                 except ValueError as error:
                     bad.add("left out", number, str(error))
-        except files.BROKEN as error:
-            bad.add("the last: the file breaks off after it", "", str(error))
-        runs = [job.run(clean(name), path, bad.sentences(), asked.devices) for name, job in jobs.items() if job.n]
+        except files.BROKEN:
+            broken = [f"{clean(path.name)}: it is cut or damaged, and what follows there is left out"]
+        said = [*bad.sentences(), *broken]
+        runs = [job.run(clean(name), path, said, asked.devices) for name, job in jobs.items() if job.n]
         if not runs:
             raise SourceError(
                 f"Cannot read {clean(str(path), 4096)}: no entry of ml-goodput-measurement in it can be used",

@@ -270,15 +270,16 @@ def read(path: Path, zone: tzinfo = UTC) -> tuple[list[Meter], list[str]]:
     """
     bad = Complaints(clean(path.name))
     log = _Log(clean(path.name), zone, bad)
+    broken: list[str] = []
     try:
         for number, line in files.lines(path):
             try:
                 log.take(line)
             except ValueError as error:
                 bad.add("no power reading, left out", number, str(error))
-    except files.BROKEN as error:
-        bad.add("the last: the file breaks off after it", "", str(error))
-    warnings = bad.sentences()
+    except files.BROKEN:
+        broken = [f"{clean(path.name)}: it is cut or damaged, and what follows there is left out"]
+    warnings = [*bad.sentences(), *broken]
     if log.n_local:
         warnings.append(f"{clean(path.name)}: its times name no zone; they are read as {log.zone}")
     for meter in log.meters.values():

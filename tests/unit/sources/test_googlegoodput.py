@@ -238,3 +238,11 @@ def test_prose_and_other_entries_are_not_recognised(tmp_path):
     with pytest.raises(SourceError, match="no entry of ml-goodput-measurement"):
         GoogleGoodput().load(path, Asked())
     assert GoogleGoodput().recognise(tmp_path, b"")
+
+
+def test_a_gzip_that_is_cut_is_said(tmp_path):
+    entries, _ = attempt(T0, range(3000), end=True)
+    packed = gzip.compress(lines(entries))
+    (run,) = read(tmp_path, packed[: len(packed) // 2])
+    assert 0 < account(run).steps.executed < 3000
+    assert any("cut or damaged" in warning for warning in run.warnings)
