@@ -112,7 +112,7 @@ def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo = UTC) -> Run:
     The window is the training run's, as MLPerf counts it: from ``run_start``, without the init before it, to its end;
     of a run with several attempts from the first one's. Each meter is summed by trapezoids, times its
     ``conversion_eff``; all meters are added. Where readings are missing for more than `MISSING` of the window, the
-    energy is not known, and a warning says why.
+    energy is not known, and a warning says why. A run whose energy is known keeps it: its own power logs lay beside it.
 
     Args:
         run: A training run.
@@ -131,6 +131,8 @@ def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo = UTC) -> Run:
         >>> attach(Run("r", "mlperf", [Process(opened, [Notice(name="log_end", at=20 * NS_PER_S)])]), [path]).energy_j
         10000.0
     """
+    if run.energy_j is not None:
+        return run
     meters: list[Meter] = []
     warnings: list[str] = []
     for path in dict.fromkeys(path.resolve() for path in power_paths):

@@ -246,3 +246,11 @@ def test_a_gzip_that_is_cut_is_said(tmp_path):
     (run,) = read(tmp_path, packed[: len(packed) // 2])
     assert 0 < account(run).steps.executed < 3000
     assert any("cut or damaged" in warning for warning in run.warnings)
+
+
+def test_a_number_of_too_many_digits_is_left_out_and_reading_goes_on(tmp_path):
+    entries, _ = attempt(T0, range(10), end=True)
+    text = json.dumps(entries, indent=2).replace('"step_count": 4', '"step_count": ' + "1" * 5000)
+    (run,) = read(tmp_path, text.encode())
+    assert account(run).steps.executed == 9
+    assert any("malformed" in warning for warning in run.warnings)

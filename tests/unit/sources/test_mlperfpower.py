@@ -51,6 +51,7 @@ def test_node_logs_beside_a_training_log_give_its_energy(tmp_path):
     write(tmp_path / "power" / "result_1" / "node_0.txt", readings([7.0] * 301))
     (run,) = MLPerf().load(path, Asked(devices=8))
     assert run.energy_j == pytest.approx(100 * (1000 + 500 + 100))
+    assert attach(run, [tmp_path / "power" / "result_1" / "node_0.txt"]) is run
     ledger = account(run)
     assert ledger.energy_j / ledger.steps.retained == pytest.approx(160_000)
     assert window(run) == ((T0 + 100) * 10**9, (T0 + 200) * 10**9)
