@@ -22,6 +22,8 @@ MAX_VALUE: Final = 64 << 20
 """Reading ends at an event or a value longer than that [bytes]."""
 MAX_KEPT: Final = 4 << 20
 """A value beside the events that is longer is not kept [bytes]."""
+MAX_BROKEN: Final = 1 << 18
+"""Reading ends after so many that are no event."""
 MAX_DEPTH: Final = 1 << 18
 """Reading ends where more brackets are open than that."""
 _LOOKED_AT: Final = 4096
@@ -30,10 +32,11 @@ _LAST: Final = 3
 """So many of the last places where the events of a block may end are tried."""
 
 _NEXT: Final = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
+_ANY: Final = re.compile(rb"\}\s*,\s*(?=\{)")
 _END: Final = re.compile(rb"\}\s*(?=\])")
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|["{}\[\]]', re.DOTALL)
 _BLANK: Final = re.compile(rb"[\s,]*+")
-_SCALAR: Final = re.compile(rb"[^\s,\]}\"{\[]++")
+_SCALARS: Final = re.compile(rb"[^\]}\"{\[]++")
 _ESCAPE: Final = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _NO_NUMBER: Final = re.compile(rb"([:,\[]\s*)-?(?:nan|inf(?:inity)?)(?=\s*[,}\]])", re.IGNORECASE)
 _BOM: Final = b"\xef\xbb\xbf"
@@ -145,7 +148,7 @@ class Trace:
         A place inside a string or a deeper level leaves something open before it, and is no JSON.
         """
         held = window.held()
-        for decode, pattern in product((_decode, _decode_repaired), (_NEXT, _END)):
+        for decode, pattern in product((_decode, _decode_repaired), (_NEXT, _END, _ANY)):
             for place in _last(pattern, held):
                 batch = decode(held[: place + 1])
                 if batch is not None:
@@ -156,6 +159,8 @@ class Trace:
     def _careful(self, window: _Window) -> list[TraceEvent]:
         """Return the whole events that are held, one at least: each found by its brackets and decoded alone."""
         batch: list[TraceEvent] = []
+        if len(self.complaints) > MAX_BROKEN:
+            raise _CutError(f"more than {MAX_BROKEN} that are no event")
         value: bytes | None = window.value()
         while value is not None:
             event = _decode_one(value)
@@ -319,7 +324,7 @@ class _Window:
             end, depth, at = _end_of(self._data, start + seen, depth)
             if end is not None:
                 self._at = end
-                return self._data[start:end]
+                return self._data[start:end].rstrip(b", \t\r\n")
             seen = at - start
             if len(self._data) - start > MAX_VALUE:
                 raise _CutError(f"a value longer than {MAX_VALUE >> 20} MiB")
@@ -339,7 +344,7 @@ def _end_of(data: bytes, at: int, depth: int) -> tuple[int | None, int, int]:
         _CutError: A bracket closes that nothing opened.
     """
     if depth == 0 and data[at : at + 1] not in {b"{", b"[", b'"'}:
-        scalar = _SCALAR.match(data, at)
+        scalar = _SCALARS.match(data, at)
         end = at if scalar is None else scalar.end()
         if end == at < len(data):
             raise _CutError("a bracket closes that nothing opened")

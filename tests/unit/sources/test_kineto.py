@@ -414,3 +414,13 @@ def test_names_from_the_file_are_cleaned(tmp_path):
     run = load(of(tmp_path, data, "a\x1b[1m.json"))
     assert run.processes[0].open.accelerator == "H100"
     assert "\x1b" not in repr((run.name, run.path, said(run))).replace("\\x1b", "\x1b")
+
+
+@pytest.mark.parametrize("flood", ['"a",', "[],", "1,", "{},", "{", ",", '"x'])
+def test_floods(tmp_path, monkeypatch, flood):
+    monkeypatch.setattr(chrometrace, "MAX_BROKEN", 500)
+    monkeypatch.setattr(chrometrace, "MAX_VALUE", 100_000)
+    monkeypatch.setattr(chrometrace, "BLOCK", 4096)
+    path = of(tmp_path, b"[" + json.dumps(kernel(0, 5)).encode() + b"," + flood.encode() * 100_000)
+    assert facts(path).span_ns == 5000
+    assert "is where the trace breaks off" in said(load(path))
