@@ -58,6 +58,7 @@ def advise(ledger: Ledger, price: Price | None = None, history: Ledger | None = 
 
     No gain is larger than the loss it comes from. What another distance between saves and fewer
     preemptions return is as `headway.model.levers` has it; a gain that is only a bound is the loss.
+    Where a source cannot tell a factor, its losses are no advice: what they are a share of is not known.
 
     Args:
         ledger: Of one run.
@@ -73,7 +74,7 @@ def advise(ledger: Ledger, price: Price | None = None, history: Ledger | None = 
     ideas = [
         (name, idea)
         for name, ns in ledger.sorted_ns()
-        if ns > 0 and category(name).factor is not None
+        if ns > 0 and category(name).factor not in {None, *ledger.unknown}
         for idea in _ideas(known, name, ns)
     ]
     ideas += _preempted(known)

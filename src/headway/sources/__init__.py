@@ -128,13 +128,15 @@ def _metered(found: list[Loaded], power: list[Path], aside: list[tuple[Path, str
     """Return MLPerf runs with the energy that the power logs beside them tell."""
     if not power:
         return found
-    if not any(isinstance(one, Run) and one.source == "mlperf" for one in found):
-        aside += [(path, "a power log: there is no MLPerf training log beside it") for path in power]
+    lacking = [one for one in found if isinstance(one, Run) and one.source == "mlperf" and one.energy_j is None]
+    if len(lacking) != 1:
+        why = "there is no MLPerf training log beside it" if not lacking else "it does not say of which of the runs"
+        aside += [(path, f"a power log, and {why}") for path in power]
         return found
     from headway.sources.mlperfpower import attach
 
     try:
-        return [attach(one, power) if isinstance(one, Run) and one.source == "mlperf" else one for one in found]
+        return [attach(one, power) if one is lacking[0] else one for one in found]
     except OSError as error:
         aside += [(path, reason(error)) for path in power]
         return found
