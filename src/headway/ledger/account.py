@@ -97,7 +97,6 @@ class _History:
             warnings=tuple(dict.fromkeys(self._warnings(lines))),
             saving=_saving(self.ranks),
             stall=max((x for line in lines if (x := line.stall())), key=lambda x: x.wait_ns, default=None),
-            unknown=self.run.unknown,
             energy_j=self.run.energy_j,
             measure=self.measure,
         )
@@ -121,6 +120,7 @@ class _History:
             start_ns=begin_ns if parts else None,
             end_ns=end_ns if parts else None,
             runs=(self.run.name,),
+            unknown=self.run.unknown,
         )
 
     def _warnings(self, lines: Sequence[Timeline]) -> Iterator[str]:

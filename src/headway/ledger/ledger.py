@@ -246,7 +246,7 @@ class Ledger:
         for part in self.parts:
             own = {"rank": str(part.rank), "attempt": part.attempt} if not part.labels else part.labels
             groups.setdefault(own.get(key, ""), []).append(part)
-        return {name: _group(parts) for name, parts in groups.items()}
+        return {name: replace(_group(parts), unknown=self.unknown) for name, parts in groups.items()}
 
     def windows(self, every_ns: int | None = None, last_ns: int | None = None) -> Iterator[Ledger]:
         """Yield the ledgers of windows on the wall clock, each measuring the window itself.

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from headway.clock import NS_PER_S
-from headway.ledger.categories import category
+from headway.ledger.categories import PROGRAM, category
 from headway.ledger.ledger import Ledger
 from headway.report import notes
 from headway.report.advice import SHOWN, Change, advise
@@ -174,8 +174,8 @@ class Page:
         table = _grid("left", "right", "right", "right")
         table.add_row(Text("of one rank"), *(Text(word, style="dim") for word in ("min", "median", "max")))
         shown = {"productive": compared.productive, "input_wait": compared.wait, "bubble": compared.bubble}
-        if compared.bubble is not None and not compared.wait.max_s:
-            del shown["input_wait"]
+        if not compared.wait.max_s and not PROGRAM.isdisjoint(ledger.amounts_ns):
+            del shown["input_wait"]  # it says how stages or devices computed, and nothing of data
         for name, spread in shown.items():
             if spread is not None:
                 table.add_row(Text(name), *_spread(spread))
