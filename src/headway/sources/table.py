@@ -11,7 +11,7 @@ from headway.errors import SourceError
 from headway.ledger.history import Pool
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.table_jobs import MAX_MILLI, BadCellError, Jobs, fits, label
+from headway.sources.table_jobs import MAX_MILLI, BadCell, Jobs, fits, label
 from headway.sources.table_mapping import Mapping, read, ready
 from headway.sources.table_philly import NAMES, Attempts, is_philly
 from headway.sources.table_records import Records, find_header
@@ -78,7 +78,7 @@ def _load(path: Path, mappings: Sequence[Mapping]) -> list[tuple[Mapping, Pool]]
     mapping, delimiter, names = found
     twice = [name for said in mapping.columns.values() for name in said if names.count(name) > 1]
     if twice:
-        raise _error(path, f"two of its columns are called {clean(twice[0], 60)!r}", "Rename one", "unfit-mapping")
+        raise _error(path, f"two of its columns are called {clean(twice[0], 60)!r}", "Rename one", fits=False)
     bad = Complaints(clean(path.name), "line" if delimiter else "job")
     records = Records(path, delimiter, bad) if delimiter else Attempts(path, bad)
     make = {"jobs": _jobs, "nodes": _nodes, "totals": _totals}[mapping.kind]
@@ -97,9 +97,7 @@ def _jobs(
     rows = Jobs(mapping, names, bad)
     jobs = rows.read(records)
     if not jobs:
-        raise _error(
-            path, f"none of its rows is a job{_first(bad)}", "See that the mapping fits its columns", "no-runs"
-        )
+        raise _error(path, f"none of its rows is a job{_first(bad)}", "See that the mapping fits its columns")
     notes = [mapping.note] if mapping.note else []
     return [_pool(path, mapping, jobs=jobs, warnings=(*notes, *rows.sentences()))]
 
@@ -121,9 +119,7 @@ def _nodes(
             continue
         count, n_nodes = count + devices, n_nodes + 1
     if not count:
-        raise _error(
-            path, f"none of its rows is a node with devices{_first(bad)}", "Give the table of nodes", "no-runs"
-        )
+        raise _error(path, f"none of its rows is a node with devices{_first(bad)}", "Give the table of nodes")
     notes = [mapping.note] if mapping.note else []
     alone = (
         f"{count} devices of {n_nodes} nodes and no jobs: give a folder with both, or the jobs with --capacity {count}"
@@ -149,7 +145,7 @@ def _totals(
             bad.add("another total of one name, left out", line, name)
         pools.setdefault(name, _pool(path, mapping, name=name, totals_ns=totals))
     if not pools:
-        raise _error(path, f"none of its rows is a total{_first(bad)}", "Give the table of totals", "no-runs")
+        raise _error(path, f"none of its rows is a total{_first(bad)}", "Give the table of totals")
     notes = [mapping.note] if mapping.note else []
     made = [replace(pool, warnings=tuple(notes)) for _, pool in sorted(pools.items())]
     return [replace(made[0], warnings=(*notes, *bad.sentences())), *made[1:]]
@@ -172,21 +168,21 @@ def _whole(text: str, column: str) -> int:
     try:
         value = number(text)
     except ValueError as error:
-        raise BadCellError(column, text, str(error)) from None
+        raise BadCell(column, text, str(error)) from None
     if value < 0 or value != int(value) or value > MAX_MILLI // 1000:
-        raise BadCellError(column, text, "is no number of devices")
+        raise BadCell(column, text, "is no number of devices")
     return int(value)
 
 
 def _total(text: str, column: str, unit_ns: int) -> int:
     if text.strip().lower() in MISSING:
-        raise BadCellError(column, "", "is empty")
+        raise BadCell(column, "", "is empty")
     try:
         ns = round(number(text) * unit_ns)
     except ValueError as error:
-        raise BadCellError(column, text, str(error)) from None
+        raise BadCell(column, text, str(error)) from None
     if ns < 0 or ns > 1 << 80:
-        raise BadCellError(column, text, "is no device-time")
+        raise BadCell(column, text, "is no device-time")
     return ns
 
 
@@ -213,16 +209,19 @@ def _first(bad: Complaints) -> str:
 
 def _unfit(path: Path, mappings: Sequence[Mapping]) -> SourceError:
     if len(mappings) > 1:
-        return _error(path, "its columns are those of no ready mapping", "Give one with --mapping", "unfit-mapping")
+        return _error(path, "its columns are those of no ready mapping", "Give one with --mapping", fits=False)
     missing = ", ".join(repr(clean(name, 60)) for name in mappings[0].wanted())
     return _error(
         path,
         f"no line near its beginning names all columns of the mapping {mappings[0].name}: {clean(missing, 400)}",
         "Correct the names in the mapping",
-        "unfit-mapping",
+        fits=False,
     )
 
 
-def _error(path: Path, why: str, step: str, slug: str) -> SourceError:
+def _error(path: Path, why: str, step: str, *, fits: bool = True) -> SourceError:
+    """Return the error of a table whose rows are none of what its mapping says, or that the mapping does not fit."""
     shown = clean(str(path), 4096)
-    return SourceError(f"Cannot read {shown}: {why}", step, slug, path=shown)
+    if not fits:
+        return SourceError(f"Cannot read {shown}: {why}", step, "unfit-mapping", path=shown)
+    return SourceError(f"Cannot read {shown}: {why}", step, "no-runs", path=shown)

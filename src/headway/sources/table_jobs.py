@@ -18,7 +18,7 @@ _CACHED: Final = 1 << 16
 _SLACK_NS: Final = 1_000_000_000
 
 
-class BadCellError(ValueError):
+class BadCell(ValueError):  # noqa: N818 - it never leaves the reader: a complaint is made of it
     """A cell cannot be what its column says."""
 
     def __init__(self, column: str, text: str, why: str) -> None:
@@ -107,9 +107,9 @@ class Jobs:
             start, end = self._by_lengths(row, submit, start, end)
         if start is not None:
             if end is not None and end < start:
-                raise BadCellError(self._column("end"), self._cell(row, "end"), "is before the start")
+                raise BadCell(self._column("end"), self._cell(row, "end"), "is before the start")
             if submit is not None and start < submit:
-                raise BadCellError(self._column("start"), self._cell(row, "start"), "is before the submission")
+                raise BadCell(self._column("start"), self._cell(row, "start"), "is before the submission")
         return Job(
             id=label(row[at["id"]]) if "id" in at else "",
             milli=self._devices(row),
@@ -158,7 +158,7 @@ class Jobs:
         except ValueError as error:
             if text.strip().lower() in MISSING:
                 return None
-            raise BadCellError(self.names[at], text, str(error)) from None
+            raise BadCell(self.names[at], text, str(error)) from None
 
     def _length(self, row: Sequence[str], what: str) -> int | None:
         at = self._at.get(what)
@@ -167,9 +167,9 @@ class Jobs:
         try:
             ns = length_ns(row[at], self._length_ns)
         except ValueError as error:
-            raise BadCellError(self.names[at], row[at], str(error)) from None
+            raise BadCell(self.names[at], row[at], str(error)) from None
         if ns < 0:
-            raise BadCellError(self.names[at], row[at], "is negative")
+            raise BadCell(self.names[at], row[at], "is negative")
         return ns
 
     def _by_lengths(
@@ -200,17 +200,17 @@ class Jobs:
         amounts = {}
         for what, text in zip(self._amounts, key, strict=True):
             if text.strip().lower() in MISSING:
-                raise BadCellError(self._column(what), "", "is empty: how many devices is unknown")
+                raise BadCell(self._column(what), "", "is empty: how many devices is unknown")
             try:
                 amounts[what] = number(text)
             except ValueError as error:
-                raise BadCellError(self._column(what), text, str(error)) from None
+                raise BadCell(self._column(what), text, str(error)) from None
             if amounts[what] < 0:
-                raise BadCellError(self._column(what), text, "is negative")
+                raise BadCell(self._column(what), text, "is negative")
         each = amounts.get("milli", amounts["percent"] * 10 if "percent" in amounts else Decimal(1000))
         whole = each * amounts.get("devices", 1) * amounts.get("instances", 1)
         if whole > MAX_MILLI:
-            raise BadCellError(self._column(self._amounts[0]), key[0], "is more devices than there are anywhere")
+            raise BadCell(self._column(self._amounts[0]), key[0], "is more devices than there are anywhere")
         return round(whole)
 
     def sentences(self) -> list[str]:
