@@ -4,7 +4,7 @@ The first table repeats one trace with later times until it has the size. The se
 each in a process of its own, in one run; HTA is asked for its temporal and its overlap breakdown. Where no Python with
 HTA is given, the second is skipped. Ratios are HTA over Headway.
 
-    python benchmarks/kineto.py [TRACE.json.gz ...] [--mb 10 1000] [--hta-python /tmp/hta-venv/bin/python]
+    python benchmarks/kineto.py [TRACE.json.gz ...] [--mb 10 1000] [--hta-python VENV/bin/python]
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ except Exception:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--mb", type=float, nargs="+", default=[10, 100, 1000], help="sizes unpacked [MB]")
-    options.add_argument("--hta-python", default="/tmp/hta-venv/bin/python", help="a Python that has HTA")
+    options.add_argument("--hta-python", default="", help="a Python that has HTA")
     options.add_argument("traces", nargs="*", type=Path, help="real traces, for the second table")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -70,8 +70,8 @@ def main() -> None:
 
 def compare(given: argparse.Namespace, folder: Path) -> None:
     """Print both on each file: time, memory, busy share and share of communication that compute hides [%]."""
-    if not Path(given.hta_python).exists():
-        print(f"no {given.hta_python}: HolisticTraceAnalysis is skipped")
+    if not given.hta_python or not Path(given.hta_python).exists():
+        print("no --hta-python: HolisticTraceAnalysis is skipped")
         return
     traces = given.traces
     if not traces:

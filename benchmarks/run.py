@@ -6,7 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("import_time", "record", "memory", "overhead", "ledger", "model", "simulate", "all_reduce", "cluster")
+SCRIPTS = (
+    "import_time",
+    "record",
+    "memory",
+    "overhead",
+    "ledger",
+    "model",
+    "simulate",
+    "all_reduce",
+    "cluster",
+    "sources",
+    "kineto",
+)
 
 
 def main() -> int:
