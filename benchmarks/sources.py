@@ -67,8 +67,8 @@ def table(n: int) -> str:
 def megatron(n: int) -> str:
     return (
         f" iteration {n + 1:8d}/ 9999999 | consumed samples: {n * 8} | "
-        f"elapsed time per iteration (ms): {100 + n % 7}.0 | learning rate: 1.0E-05 | global batch size: 8 | lm loss: 2.0E+00 | number of skipped iterations: 0 | "
-        "number of nan iterations: 0 |"
+        f"elapsed time per iteration (ms): {100 + n % 7}.0 | learning rate: 1.0E-05 | global batch size: 8 | "
+        "lm loss: 2.0E+00 | number of skipped iterations: 0 | number of nan iterations: 0 |"
     )
 
 
