@@ -175,7 +175,7 @@ def test_a_later_version_may_say_more():
 
 
 def config_of(*nodes, **told):
-    return ClusterConfig(model="some folder", nodes=tuple(NodeConfig(**node) for node in nodes), **told)
+    return ClusterConfig(model="/some folder", nodes=tuple(NodeConfig(**node) for node in nodes), **told)
 
 
 def stand_in(folder, monkeypatch, script):
@@ -195,7 +195,7 @@ def test_a_node_with_ssh_answers_for_itself(tmp_path, monkeypatch):
         ("a", "a", "far", 2.5),
         ("b", "b", "far", 2.5),
     ]
-    command = "headway cluster probe --here --json --device cpu --folder 'some folder' --threads 3"
+    command = "headway cluster probe --here --json --device cpu --folder '/some folder' --threads 3"
     assert asked.read_text().splitlines() == ["-o", "BatchMode=yes", "me@far", command]
 
 
@@ -242,4 +242,4 @@ def test_nodes_of_this_machine_are_measured_once_for_each_device(monkeypatch):
     nodes = [{"addr": "a"}, {"addr": "b"}, {"addr": "c", "device": "cuda"}, {"addr": "d", "device": "cuda:0"}]
     found = probe(config_of(*nodes, {"addr": "e", "role": "draining"}))
     assert {addr: one.device for addr, one in found.items()} == {"a": "cpu", "b": "cpu", "c": "cuda:0", "d": "cuda:0"}
-    assert calls == [("some folder", 2, "cpu"), ("some folder", 2, "cuda:0")]
+    assert calls == [("/some folder", 2, "cpu"), ("/some folder", 2, "cuda:0")]

@@ -181,7 +181,7 @@ def decode(data: bytes) -> AnyMessage:
 
     Example:
         >>> decode(encode(Formed(generation=2)))
-        Formed(generation=2)
+        Formed(generation=2, log_fault='')
     """
     try:
         return _decoder.decode(data)
