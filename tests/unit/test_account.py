@@ -348,6 +348,15 @@ def test_a_program_loss_of_zero_was_measured():
     assert ledger.program == 1.0
 
 
+def test_p_of_a_sum_is_not_known_where_only_some_tell_it():
+    told = account(Run("a", "native", [attempt("a0", [closed(20)], steps(0, 2, bubble=4))]))
+    untold = account(Run("b", "native", [attempt("a0", [closed(20)], steps(0, 2))]))
+    assert told.program == 0.6
+    assert (told + untold).program is None
+    assert "P" in (told + untold).unknown
+    assert (told + told).program == 0.6
+
+
 def test_an_empty_run_is_an_empty_ledger():
     ledger = account(Run("r1", "native", []))
     assert ledger.seconds == {}

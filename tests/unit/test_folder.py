@@ -64,3 +64,22 @@ def test_paths_keep_their_order(tmp_path):
     for name, seconds in (("b", 0), ("a", 50), ("c", 20)):
         (tmp_path / name).write_text(mllog(seconds))
     assert [run.name for run in load_all([tmp_path / name for name in "bac"])] == ["b", "a", "c"]
+
+
+def titan(rank, tmp_path, name):
+    lines = [
+        f"[rank{rank}]:[titan] 2025-03-04 10:00:{5 + n:02d},000 - root - INFO - step: {n + 1}  loss: 2.0  "
+        "memory: 1.00GiB(1.00%)  tps: 1,000  tflops: 100.00  mfu: 40.00%"
+        for n in range(9)
+    ]
+    mesh = "Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=8, cp=1, tp=1, ep=1, etp=1"
+    head = f"[rank{rank}]:[titan] 2025-03-04 10:00:04,000 - root - INFO - {mesh}"
+    (tmp_path / name).write_text("\n".join([head, *lines]) + "\n")
+
+
+def test_ranks_that_tell_the_same_job_count_once(tmp_path):
+    titan(0, tmp_path, "rank_0.log")
+    titan(1, tmp_path, "rank_1.log")
+    (run,) = load(tmp_path)
+    assert run.processes[0].open.devices == 8
+    assert any("tells the same job as" in text for text in run.warnings)

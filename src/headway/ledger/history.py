@@ -173,6 +173,7 @@ class Served:
         e2e_s: Time from sending to the last token [s], ``(n,)`` float; NaN where nobody says.
         tokens: Output tokens, ``(n,)`` int64; -1 where nobody says.
         ok: Whether the server answered without an error, ``(n,)`` bool.
+        n_cut: How many of them the end of the test cut off, so that they were not answered.
         duration_s: How long the test took [s]; None where nobody says.
         devices: How many devices served; None where nobody says.
         path: Where it was read from, for messages.
@@ -186,6 +187,7 @@ class Served:
     e2e_s: NDArray[np.float64]
     tokens: NDArray[np.int64]
     ok: NDArray[np.bool_]
+    n_cut: int = field(default=0, kw_only=True)
     duration_s: float | None = None
     devices: int | None = None
     path: str = ""

@@ -330,7 +330,7 @@ def combine(ledgers: Sequence[Ledger]) -> Ledger:
         parts=tuple(part for ledger in ledgers for part in ledger.parts),
         stall=max((x.stall for x in ledgers if x.stall), key=lambda stall: stall.wait_ns, default=None),
         jobs=sum(ledger.jobs for ledger in ledgers),
-        unknown={factor: why for ledger in ledgers for factor, why in ledger.unknown.items()},
+        unknown=_unknown(ledgers),
         runs=tuple(dict.fromkeys(name for ledger in ledgers for name in ledger.runs)),
     )
 
@@ -347,6 +347,13 @@ def _group(parts: Sequence[Part]) -> Ledger:
         devices=sum(devices.values()),
         parts=tuple(parts),
     )
+
+
+def _unknown(ledgers: Sequence[Ledger]) -> dict[str, str]:
+    """Return what is not known of a sum: what one cannot tell, and P where only some tell it."""
+    unknown = {factor: why for ledger in ledgers for factor, why in ledger.unknown.items()}
+    tells = {not PROGRAM.isdisjoint(ledger.amounts_ns) for ledger in ledgers if ledger.retained_ns}
+    return {"P": "only some of what is summed tell it", **unknown} if len(tells) > 1 else unknown
 
 
 def _offered(ledgers: Sequence[Ledger]) -> int | None:

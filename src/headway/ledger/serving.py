@@ -139,6 +139,7 @@ class Attainment:
         targets: Each target by itself.
         duration_s: How long the test took [s]; None where nobody says.
         devices: How many devices served; None where nobody says.
+        n_cut: How many of the undetermined ones the end of the test cut off.
     """
 
     total: int
@@ -149,6 +150,7 @@ class Attainment:
     targets: tuple[Target, ...] = ()
     duration_s: float | None = None
     devices: int | None = None
+    n_cut: int = 0
 
     @property
     def share(self) -> float | None:
@@ -222,6 +224,7 @@ def attain(served: Served, slo: Slo) -> Attainment:
         targets=targets,
         duration_s=duration(served),
         devices=served.devices,
+        n_cut=served.n_cut,
     )
 
 

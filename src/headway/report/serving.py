@@ -88,7 +88,7 @@ def print_serving(served: Served, slo: Slo | None, console: Console) -> None:
 
 
 def _answered(found: Attainment) -> int:
-    return found.total - found.failed
+    return found.total - found.failed - found.n_cut
 
 
 def _rate(count: int, duration_s: float | None) -> float | None:

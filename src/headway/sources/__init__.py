@@ -19,6 +19,9 @@ from headway.sources.text import clean
 
 __all__ = ["SOURCES", "Source", "load", "load_all"]
 
+_MOST = 10**9
+"""More devices than that there are nowhere."""
+
 
 def load(
     path: str | os.PathLike[str],
@@ -103,9 +106,9 @@ def load_all(
 
 
 def _check_count(name: str, what: str, count: object) -> None:
-    if count is not None and (type(count) is not int or count < 1):
+    if count is not None and (type(count) is not int or not 1 <= count <= _MOST):
         raise ArgumentError(
-            f"Cannot count {count!r} {what}: it is no whole number above zero",
+            f"Cannot count {count!r} {what}: it is no whole number from 1 to {_MOST}",
             f"Give the number of {what}, such as 8",
             "bad-devices",
             **{name: count},

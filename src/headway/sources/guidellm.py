@@ -227,6 +227,7 @@ class _Benchmark:
             devices,
             clean(str(path), 4096),
             [*faults, *self.unread.sentences(), *self._doubts(title)],
+            n_cut=self.counts.get("incomplete", 0),
         )
 
     def _doubts(self, title: str) -> Iterator[str]:
