@@ -9,7 +9,7 @@ from typing import Final
 
 from headway.errors import SourceError
 from headway.ledger.history import Pool
-from headway.sources import files, slurm_guess, slurm_json
+from headway.sources import files, slurm_fields, slurm_guess, slurm_json
 from headway.sources.asked import Asked
 from headway.sources.slurm_jobs import Jobs
 from headway.sources.slurm_nodes import Nodes
@@ -19,6 +19,12 @@ from headway.sources.text import Complaints, clean
 _MOST_FILES: Final = 400
 """So many files of a folder are looked at."""
 _NO_TABLE: Final = "no line in its first 64 KiB is a header of sacct, squeue or sinfo, and it is no JSON of theirs"
+_CUT: Final = "cut to the width of a column, left out; write it again with -P (parsable), or squeue with -o '%i|%T|…'"
+_CUT_NAME: Final = (
+    "one with a name that ends in + as where it is cut to the width of a column, so that names may fall together; "
+    "write it again with -P (parsable)"
+)
+_NAMES: Final = ("user", "account", "partition", "name", "cluster")
 _CLOCKS: Final = frozenset({"start", "end", "elapsed", "elapsed_raw", "submit"})
 
 
@@ -139,7 +145,11 @@ class _Reading:
         """Read one file into the jobs or the nodes."""
         complaints = Complaints(clean(path.name))
         for place, kind, row in self._records(path, complaints):
-            why = self.nodes.add(row) if kind == SINFO else self.jobs.add(row)
+            try:
+                why = self.nodes.add(row) if kind == SINFO else self.jobs.add(row)
+            except slurm_fields.CutError as error:
+                complaints.add(_CUT, place, str(error))
+                continue
             if why:
                 what = "node" if kind == SINFO else "job"
                 complaints.add(f"no {what} that can be counted, left out", place, why)
@@ -174,6 +184,10 @@ class _Reading:
             )
         self.kinds.add(found.kind)
         for place, header, row in rows(path, found, complaints):
+            if not header.delimiter and header.kind != SINFO and "." not in row.get("job", ""):
+                cut = next((row[name] for name in _NAMES if row.get(name, "").endswith("+")), "")
+                if cut:
+                    complaints.add(_CUT_NAME, place, cut)
             yield place, header.kind, row
 
 

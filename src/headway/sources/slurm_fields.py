@@ -45,6 +45,21 @@ _YEARS: Final = (1971, 2100)
 _LONGEST_S: Final = 100 * 366 * 86400
 
 
+class CutError(Exception):
+    """A cell was cut to the width of its column: Slurm ends such cells with ``+``."""
+
+
+def whole(text: str) -> str:
+    """Return a cell that is not cut.
+
+    Raises:
+        CutError: It is.
+    """
+    if text.rstrip().endswith("+"):
+        raise CutError(text.strip()[:40])
+    return text
+
+
 def nothing(text: str) -> bool:
     """Return whether a field says nothing.
 
@@ -130,13 +145,14 @@ def gpus(text: str) -> int | None:
     A total such as ``gres/gpu=8`` counts, else its kinds such as ``gres/gpu:h100=8`` are added up.
 
     Raises:
+        CutError: The list is cut.
         ValueError: There are more than any machine has.
 
     Example:
         >>> gpus("billing=97,cpu=1,gres/gpu=8,gres/gpu:h100=8"), gpus("gpu:ampere:8(S:0-1)"), gpus("cpu=4"), gpus("")
         (8, 8, 0, None)
     """
-    if "gpu" not in text:
+    if "gpu" not in whole(text):
         return None if nothing(text) else 0
     total, kinds = None, 0
     for item in _IN_BRACKETS.sub("", text).split(","):

@@ -15,6 +15,8 @@ from headway.sources.text import clean
 from headway.units import show_seconds
 
 _DEVICES: Final = ("alloc_tres", "alloc_gres", "req_tres", "req_gres")
+_WHOLE: Final = (*_DEVICES, "nodes", "n_nodes")
+"""Columns of which a cell that is cut tells something else."""
 _MOMENTS: Final = ("start", "end", "elapsed", "elapsed_raw")
 _SLACK_NS: Final = 2 * NS_PER_S
 _CHANGES_NS: Final = frozenset({1800 * NS_PER_S, 3600 * NS_PER_S, 7200 * NS_PER_S})
@@ -64,11 +66,16 @@ class Jobs:
 
         Args:
             row: What it says.
+
+        Raises:
+            CutError: Its number or its resources are cut to the width of a column.
         """
         ident = row.get("job") or row.get("raw") or ""
         base, dot, step = ident.partition(".")
         if not base[:1].isdecimal() or not base.isascii():
             return f"{ident[:40] or 'nothing'} is no number of a job"
+        if not dot:
+            fields.whole(base)
         try:
             if not dot:
                 self._last = base
@@ -94,6 +101,8 @@ class Jobs:
         return known
 
     def _add_job(self, key: str, row: Row) -> None:
+        for name in _WHOLE:
+            fields.whole(row.get(name, ""))
         state = fields.state(row.get("state", "")) or self._word(row.get("state", "").lower()) or "unknown"
         submit = self.moments.read(row.get("submit", ""))
         start, end = self._held(row, state)

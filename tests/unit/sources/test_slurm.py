@@ -134,6 +134,50 @@ def test_columns_of_fixed_width(tmp_path):
     assert (job.id, job.name, job.state, job.milli) == ("7", "my job", "cancelled", 2000)
 
 
+FIXED = """JobID           User      State               Start                 End  AllocTRES   NNodes
+------------ ------- ---------- ------------------- ------------------- ---------- --------
+"""
+
+
+def fixed(ident="7", user="ana", tres="gres/gpu=2", n_nodes="1"):
+    at = "2024-03-05T02:00:00 2024-03-05T03:00:00"
+    return f"{ident:<12} {user:>7}  COMPLETED {at} {tres:>10} {n_nodes:>8}\n"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ident": "12345678901+"},
+        {"tres": "gres/gpu=1+"[1:]},
+        {"tres": "cpu,gres/+"},
+        {"tres": "billing=1+"},
+        {"n_nodes": "1234567+"},
+    ],
+)
+def test_a_cut_number_or_resource_leaves_its_record_out(tmp_path, changes):
+    cut = fixed(**{"ident": "8", **changes})
+    found = pool(tmp_path / "sacct", FIXED + fixed() + cut + cut + fixed("8.batch"))
+    assert [job.id for job in found.jobs if job.id != "8"] == ["7"]
+    assert "ident" in changes or len(found.jobs) == 1  # its steps do not stand for it
+    (told,) = said(found, "2 lines are cut to the width of a column, left out")
+    assert ": 4 (" in told
+    assert "-P (parsable)" in told
+
+
+def test_cut_names_are_kept_and_said_to_fall_together(tmp_path):
+    found = pool(tmp_path / "sacct", FIXED + fixed(user="johann+") + fixed("8", user="johann+"))
+    assert [job.user for job in found.jobs] == ["johann+", "johann+"]
+    assert len(said(found, "names may fall together")) == 1
+    assert not said(found, "left out")
+
+
+def test_a_cut_cell_between_blanks_or_delimiters(tmp_path):
+    text = "JOBID USER ST TIME NODES TRES_PER_NODE\n7 ana R 1:00:00 1 gres/gpu:2\n8 bo R 1:00:00 1 gres/g+\n"
+    assert said(pool(tmp_path / "squeue", text), "line 3 is cut")
+    text = f"{SACCT}\n{DAY}\n{DAY.replace('7|', '8|').replace('gpu=8', 'gpu=1+')}\n"
+    assert said(pool(tmp_path / "sacct", text), "line 3 is cut")
+
+
 def test_newlines_and_delimiters_inside_a_name(tmp_path):
     text = "\n".join([SACCT, DAY.replace("train", "two\nlines\n"), DAY.replace("7|train", "8|a|b"), ""])
     found = jobs(tmp_path / "sacct", text)
