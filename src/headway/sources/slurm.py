@@ -160,7 +160,14 @@ class _Reading:
         if kind := slurm_json.kind(head):
             complaints.noun = "record"
             self.kinds.add(kind)
-            yield from slurm_json.records(path, kind, complaints)
+
+            def see(text: str) -> None:
+                try:
+                    self.jobs.see(text)
+                except (ValueError, OverflowError) as error:
+                    self.warnings.append(f"{clean(path.name)}: its last_update is no moment ({clean(str(error))})")
+
+            yield from slurm_json.records(path, kind, complaints, see if kind != SINFO else lambda _: None)
             return
         found = first_header(head)
         if found is None:

@@ -61,6 +61,16 @@ class Jobs:
         self._counts = dict.fromkeys(("repeated", "moved", "early", "arrays", "bare", "sized", "gpus", "records"), 0)
         self._early_ns = 0
 
+    def see(self, text: str) -> None:
+        """Note the moment at which all jobs were looked at.
+
+        Raises:
+            ValueError: It is none.
+        """
+        seen = self.moments.read(text)
+        if seen is not None:
+            self.seen_ns = max(self.seen_ns or 0, seen)
+
     def add(self, row: Row) -> str:
         """Take one record, and return why it cannot be used; nothing where it can.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,14 +39,22 @@ def kind(head: bytes) -> str | None:
     return SACCT if '"association"' in text or '"tres"' in text or '"allocation_nodes"' in text else None
 
 
-def records(path: Path, found: str, complaints: Complaints) -> Iterator[tuple[int, str, Row]]:
+def records(
+    path: Path, found: str, complaints: Complaints, see: Callable[[str], None]
+) -> Iterator[tuple[int, str, Row]]:
     """Yield each record: its number, the command, what it says; what is none is complained of.
+
+    Args:
+        path: The file.
+        found: The command.
+        complaints: Where to complain.
+        see: Is told the moment of the list, ``last_update``, where there is one.
 
     Raises:
         OSError: The file cannot be read.
     """
     make = {SACCT: _accounted, SQUEUE: _queued, SINFO: _node}[found]
-    for number, record in enumerate(_objects(path, complaints), 1):
+    for number, record in enumerate(_objects(path, complaints, see), 1):
         try:
             rows = list(make(record))
         except (TypeError, ValueError, AttributeError, KeyError) as error:
@@ -66,7 +74,25 @@ def _pieces(path: Path, complaints: Complaints) -> Iterator[str]:
         complaints.add("the last before the gzip breaks", "?", str(error))
 
 
-def _objects(path: Path, complaints: Complaints) -> Iterator[Mapping[str, Any]]:
+def _see(text: str, see: Callable[[str], None]) -> None:
+    """Tell the moment of the list from what stands beside it in the file."""
+    try:
+        beside, _ = _DECODER.raw_decode(text)
+    except (ValueError, RecursionError):
+        return
+    moment = _moment(_object(beside).get("last_update"))
+    if moment:
+        see(moment)
+
+
+def _rest(text: str, pieces: Iterator[str]) -> str:
+    """Return what is left of a file, of one that is not too long."""
+    while len(text) < _MOST and (more := next(pieces, None)) is not None:
+        text += more
+    return text
+
+
+def _objects(path: Path, complaints: Complaints, see: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
     """Yield the objects of the list; where one is damaged, reading goes on at the next that begins as the first."""
     pieces = _pieces(path, complaints)
     text, at = "", 0
@@ -75,11 +101,13 @@ def _objects(path: Path, complaints: Complaints) -> Iterator[Mapping[str, Any]]:
         if more is None or len(text) > _MOST:
             return
         text += more
+    _see(text[: opened.start()].rstrip().rstrip(",") + "}", see)
     at, number = opened.end(), 0
     begin: re.Pattern[str] | None = None
     while True:
         at = _past(text, at)
         if text.startswith("]", at):
+            _see("{" + _rest(text[at + 1 :], pieces).lstrip().removeprefix(","), see)
             return
         if begin is None and (key := _FIRST_KEY.match(text, at)):
             begin = re.compile(rf"\{{\s*{re.escape(key[1])}\s*:")

@@ -380,6 +380,29 @@ def test_a_damaged_record_of_json_costs_only_itself(tmp_path):
     assert [job.id for job in found.jobs] == ["1", "3"]
 
 
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("update", [10**9 + 3610, {"set": True, "infinite": False, "number": 10**9 + 3610}])
+def test_running_jobs_count_up_to_the_update_of_json(tmp_path, first, update):
+    job = {"job_id": 7, "job_state": ["RUNNING"], "start_time": 10**9 + 10, "submit_time": 10**9,
+           "tres_alloc_str": "gres/gpu=2"}  # fmt: skip
+    beside = {"last_backfill": {"set": False, "number": 0}, "last_update": update}
+    data = {**beside, "jobs": [job]} if first else {"jobs": [job], **beside, "errors": []}
+    found = pool(tmp_path / "squeue.json", json.dumps(data))
+    assert sum(account_pool(found).seconds.values()) == 2 * H
+    assert not said(found, "no TIME")
+    going = listed(state={"current": ["RUNNING"]}, time={"start": 10**9 + 10, "end": 0})
+    found = pool(tmp_path / "sacct.json", json.dumps({"jobs": [going], "last_update": update}))
+    assert sum(account_pool(found).seconds.values()) == 4 * H
+
+
+@pytest.mark.parametrize("update", [0, None, {"set": False, "number": 5}, 10**11 - 1])
+def test_an_update_that_says_nothing(tmp_path, update):
+    job = {"job_id": 7, "job_state": ["RUNNING"], "start_time": 10**9, "tres_alloc_str": "gres/gpu=2"}
+    found = pool(tmp_path / "squeue.json", json.dumps({"jobs": [job], "last_update": update}))
+    assert said(found, "no TIME")
+    assert len(said(found, "is no moment")) == (update == 10**11 - 1)
+
+
 # squeue and sinfo
 
 
