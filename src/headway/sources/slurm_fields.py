@@ -36,7 +36,13 @@ _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\
 _CLOCK: Final = re.compile(r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d", re.ASCII)
 _PLAIN: Final = len("2024-01-31T12:00:00")
 _LENGTH: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(\d{1,8}):(\d\d)(?:\.\d*)?", re.ASCII)
-_GPU: Final = re.compile(r"(?:gres[/:])?gpu(?:[:=](?!\d+$)([^:=]+))?(?:([:=])(\d+))?", re.ASCII)
+_GPU: Final = re.compile(r"(?:gres[/:])?gpu(?:[:=](?!\d+$)([^:=]+))?(?::no_consume)?(?:([:=])(\d+))?", re.ASCII)
+_OTHER: Final = re.compile(
+    r"(?:(?:gres|license|bb|fs|ic|interconnect)[/:])?(?!gpu(?:[:=]|$)|PER_)[\w.@-]+(?::[\w.-]+)?(?:[:=][\d.]+\w{0,2})?",
+    re.ASCII,
+)
+"""A resource that is no GPU, though its name may have one in it."""
+_PER: Final = re.compile(r"PER_([A-Z]+):(.*)", re.ASCII | re.DOTALL)
 _IN_BRACKETS: Final = re.compile(r"\([^)]*\)?")
 _TASKS: Final = re.compile(r"_\[([0-9,:-]+)(?:%(\d+))?", re.ASCII)
 _NODES: Final = re.compile(r"(?:[^,\[\]\s]|\[[^\]]*\])+")
@@ -146,7 +152,7 @@ def gpus(text: str) -> int | None:
 
     Raises:
         CutError: The list is cut.
-        ValueError: There are more than any machine has.
+        ValueError: There are more than any machine has, or what is said of GPUs cannot be read.
 
     Example:
         >>> gpus("billing=97,cpu=1,gres/gpu=8,gres/gpu:h100=8"), gpus("gpu:ampere:8(S:0-1)"), gpus("cpu=4"), gpus("")
@@ -155,8 +161,10 @@ def gpus(text: str) -> int | None:
     if "gpu" not in whole(text):
         return None if nothing(text) else 0
     total, kinds = None, 0
-    for item in _IN_BRACKETS.sub("", text).split(","):
+    for item in _IN_BRACKETS.sub("", text).replace("::", ":").split(","):
         if not (match := _GPU.fullmatch(item.strip())):
+            if "gpu" in item and not _OTHER.fullmatch(item.strip()):
+                raise ValueError(f"{item.strip()[:40]} is no number of GPUs")
             continue
         kind, sign, count = match.groups()
         if count and (len(count) > 8 or int(count) > MOST_DEVICES):
@@ -166,6 +174,33 @@ def gpus(text: str) -> int | None:
         else:
             kinds += int(count or 1)
     return kinds if total is None else total
+
+
+def asked(text: str, n_nodes: int) -> int | None:
+    """Return how many GPUs a list names that is of each node (``PER_NODE:gpu:4``) or of the job (``PER_JOB:gpu:8``).
+
+    Raises:
+        CutError: The list is cut.
+        ValueError: What is said of GPUs cannot be read, or is of each task or socket.
+
+    Example:
+        >>> asked("gres:gpu:4", 2), asked("PER_NODE:gpu:4", 2), asked("PER_JOB:gpu:8", 2), asked("N/A", 2)
+        (8, 8, 8, None)
+    """
+    if "PER_" not in text:
+        count = gpus(text)
+        return None if count is None else count * n_nodes
+    by: dict[str, list[str]] = {}
+    scope = "NODE"
+    for item in whole(text).split(","):
+        if match := _PER.fullmatch(item.strip()):
+            scope = match[1]
+        by.setdefault(scope, []).append(match[2] if match else item)
+    counts = {scope: gpus(",".join(items)) or 0 for scope, items in by.items()}
+    for scope, count in counts.items():
+        if count and scope not in {"NODE", "JOB"}:
+            raise ValueError(f"{text[:40]}: how many that is in all is not told")
+    return counts.get("JOB", 0) or counts.get("NODE", 0) * n_nodes
 
 
 def is_long(text: str) -> bool:

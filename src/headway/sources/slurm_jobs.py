@@ -175,9 +175,10 @@ class Jobs:
         named = [fields.gpus(row[name]) for name in ("alloc_tres", "req_tres") if name in row]
         found = next((count for count in named if count), 0)
         if not found:
-            each = [fields.gpus(row[name]) for name in ("alloc_gres", "req_gres") if name in row]
-            named += each
-            found = next((count for count in each if count), 0) * self._nodes(row)
+            for name in ("alloc_gres", "req_gres"):
+                if name in row and not found:
+                    named.append(fields.asked(row[name], self._nodes(row)))
+                    found = named[-1] or 0
         if found > fields.MOST_DEVICES:
             raise ValueError(f"{found} GPUs are more than any machine has")
         self._counts["gpus"] += found > 0

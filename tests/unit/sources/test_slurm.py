@@ -265,6 +265,28 @@ def test_gpus_of_gres_are_a_nodes(tmp_path, gres):
     assert jobs(tmp_path / "sacct", text)["7"].milli == 12000
 
 
+@pytest.mark.parametrize(
+    ("gres", "devices"),
+    [
+        ("PER_NODE:gpu:4", 12), ("PER_JOB:gpu:8", 8), ("PER_NODE:gpu:a100:4", 12), ("gres:gpu:a100:4", 12),
+        ("gres/gpu:4", 12), ("gpu:a100:no_consume:4", 12), ("gpu:(null):4(IDX:0-3)", 12), ("gres/gpumem:80G", 0),
+        ("license/x-gpu=3", 0), ("vgpu:2", 0), ("PER_TASK:cpu:2", 0), ("PER_NODE:gpu:a100:2,gpu:h100:1", 9),
+    ],
+)  # fmt: skip
+def test_requested_gres(tmp_path, gres, devices):
+    text = f"JobID|State|Start|End|NNodes|ReqGRES\n7|FAILED|2024-03-05T02:00:00|2024-03-05T03:00:00|3|{gres}\n"
+    assert jobs(tmp_path / "sacct", text)["7"].milli == 1000 * devices
+
+
+@pytest.mark.parametrize("gres", ["PER_TASK:gpu:1", "PER_SOCKET:gpu:2", "gpu:a100:x", "gres/gpu=", "4 gpus"])
+def test_gpus_that_cannot_be_counted_are_said(tmp_path, gres):
+    head = "JobID|State|Start|End|NNodes|AllocTRES|ReqGRES"
+    row = "|FAILED|2024-03-05T02:00:00|2024-03-05T03:00:00|3|"
+    found = pool(tmp_path / "sacct", f"{head}\n6{row}gres/gpu=2|{gres}\n7{row}|{gres}\n")
+    assert [(job.id, job.milli) for job in found.jobs] == [("6", 2000)]
+    assert said(found, "line 3 is no job that can be counted, left out (" + gres)
+
+
 def test_arrays_and_parts_are_jobs(tmp_path):
     pending = DAY.replace("COMPLETED", "PENDING").replace(
         "2024-03-05T02:00:00|2024-03-05T05:00:00|10800", "Unknown|Unknown|0"
