@@ -198,10 +198,15 @@ class Cut:
             source=run.source,
             ledger=shown,
             path=run.path,
-            warnings=(*run.warnings, *whole.warnings, *_outside(run, shown)),
+            warnings=(*run.warnings, *whole.warnings, *_outside(run, shown), *self._in_vain(whole)),
             windows=self._windows(whole),
             history=None if shown is whole else whole,
         )
+
+    def _in_vain(self, whole: Ledger) -> Iterator[str]:
+        """Say when a window was asked for of what has no times."""
+        if whole.window_ns and whole.start_ns is None and (self.last_ns, self.every_ns) != (None, None):
+            yield "all of it is shown: when it was is not told, so that --last and --every change nothing"
 
     def _windows(self, whole: Ledger) -> tuple[Ledger, ...]:
         if self.every_ns is None or whole.start_ns is None:  # an empty run has no windows
