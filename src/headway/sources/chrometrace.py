@@ -260,7 +260,7 @@ class _Window:
         while missing:
             try:
                 piece = self._file.read1(missing)
-            except files.BROKEN as error:
+            except files.TornError as error:
                 self._why = f"the gzip is torn or damaged there: {error}"
                 piece = b""
             self._ended = not piece

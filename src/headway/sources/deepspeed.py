@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.sources import files, megatron
+from headway.sources import megatron
 from headway.sources.steplines import Bare, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
@@ -124,13 +124,10 @@ def read(path: Path) -> Log:
     """
     log = Log(StepLines(DeepSpeed.name, path))
     number, bounds = 0, _Bounds()
-    try:
-        for number, raw in files.lines(path):
-            line = raw.removeprefix(codecs.BOM_UTF8)
-            bounds.see(log, line, number)
-            _line(log, line, number)
-    except files.BROKEN as error:
-        log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+    for number, raw in log.steps.lines():
+        line = raw.removeprefix(codecs.BOM_UTF8)
+        bounds.see(log, line, number)
+        _line(log, line, number)
     log.steps.stamp(bounds.high.decode("latin-1"), number)
     return log
 

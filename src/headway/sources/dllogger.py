@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from headway.clock import NS_PER_S
-from headway.sources import files
 from headway.sources.mllog import whole
 from headway.sources.steplines import LONGEST, StepLines, ending, holds, seconds_ns
 from headway.sources.text import clean
@@ -87,15 +86,11 @@ def read(path: Path) -> Log:
         OSError: It cannot be read.
     """
     log = Log(StepLines(DLLogger.name, path, first=0))
-    number = 0
-    try:
-        for number, line in files.lines(path):
-            if MARK in line:
-                _record(log, line, number)
-            elif (reason := ending(line)) is not None:
-                log.steps.close(reason, line=number)
-    except files.BROKEN as error:
-        log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+    for number, line in log.steps.lines():
+        if MARK in line:
+            _record(log, line, number)
+        elif (reason := ending(line)) is not None:
+            log.steps.close(reason, line=number)
     return log
 
 

@@ -86,10 +86,6 @@ class TornError(OSError):
     """A gzip is torn or damaged: what came before can be read, and nothing after."""
 
 
-BROKEN: Final = (TornError,)
-"""What reading a gzip raises where it is torn or damaged."""
-
-
 class TooLargeError(OSError):
     """What a file unpacks to is beyond `MAX_UNPACKED`."""
 

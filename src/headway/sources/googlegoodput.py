@@ -116,7 +116,7 @@ class GoogleGoodput:
                     job.take(entry)
                 except ValueError as error:
                     bad.add("left out", number, str(error))
-        except files.BROKEN:
+        except files.TornError:
             broken = [f"{clean(path.name)}: it is cut or damaged, and what follows there is left out"]
         said = [*bad.sentences(), *broken]
         runs = [job.run(clean(name), path, said, asked.devices) for name, job in jobs.items() if job.n]

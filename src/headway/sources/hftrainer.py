@@ -125,7 +125,7 @@ def read(path: Path) -> State:
         try:
             for key, value in document.members():
                 _take(state, key, value, bad)
-        except (ValueError, RecursionError, *files.BROKEN):
+        except (ValueError, RecursionError, files.TornError):
             cut = (
                 f"{clean(path.name)}: the JSON breaks off or is damaged in line {document.line}; what is before counts"
             )
@@ -305,7 +305,7 @@ class _Document:
             while size > 0 and (piece := self._file.read1(size)):
                 pieces.append(piece)
                 size -= len(piece)
-        except files.BROKEN:
+        except files.TornError:
             if not pieces:
                 raise
         data = b"".join(pieces)

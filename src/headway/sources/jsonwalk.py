@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.sources.files import BROKEN
+from headway.sources.files import TornError
 
 Path = tuple[str, ...]
 """Where a value is: keys, and ``*`` for an element of an array."""
@@ -91,7 +91,7 @@ class Walk:
         while not self.torn:
             try:
                 block = self._file.read1(_BLOCK)
-            except BROKEN as error:
+            except TornError as error:
                 self.torn = str(error)
                 break
             if not block:

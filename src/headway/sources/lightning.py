@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -43,29 +44,31 @@ class Lightning:
             OSError: It cannot be read.
         """
         log = StepLines(self.name, path, first=0)
-        number = 0
-        try:
-            lines = files.lines(path)
-            _, first = next(lines, (1, b""))
-            columns = _columns(first.decode("utf-8-sig", "replace").rstrip("\r\n"))
-            place, width = columns.index("step"), len(columns)
-            last = -1
-            for number, line in lines:
-                cells = line.split(b",")
-                if len(cells) != width:
-                    if line.strip():
-                        log.bad.add("no row, left out", number, f"it has {len(cells)} cells of {width}")
-                    continue
-                step = _step(cells[place])
-                if step is None:
-                    if cells[place].strip():
-                        log.bad.add("without a step that can be, left out", number, repr(cells[place][:40])[2:-1])
-                elif step != last and log.step(step, line=number):
-                    last = step
-        except files.BROKEN as error:
-            log.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+        lines = log.lines()
+        _, first = next(lines, (1, b""))
+        columns = _columns(first.decode("utf-8-sig", "replace").rstrip("\r\n"))
+        if "step" in columns:  # else no row has one, which is said below
+            _take(log, lines, columns)
         stem = path.absolute().parent.name if path.stem == "metrics" else path.stem
         return [log.run(clean(stem), asked, rows="block")]
+
+
+def _take(log: StepLines, lines: Iterator[tuple[int, bytes]], columns: list[str]) -> None:
+    """Take the steps of the rows below the first line."""
+    place, width = columns.index("step"), len(columns)
+    last = -1
+    for number, line in lines:
+        cells = line.split(b",")
+        if len(cells) != width:
+            if line.strip():
+                log.bad.add("no row, left out", number, f"it has {len(cells)} cells of {width}")
+            continue
+        step = _step(cells[place])
+        if step is None:
+            if cells[place].strip():
+                log.bad.add("without a step that can be, left out", number, repr(cells[place][:40])[2:-1])
+        elif step != last and log.step(step, line=number):
+            last = step
 
 
 def _columns(line: str) -> list[str]:

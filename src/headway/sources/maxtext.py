@@ -13,7 +13,6 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.ledger.history import Run
-from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
@@ -67,15 +66,11 @@ class MaxText:
             OSError: It cannot be read.
         """
         log = _Log(StepLines(self.name, path, usual=1, first=0))
-        number = 0
-        try:
-            for number, line in files.lines(path):
-                if any(mark in line for mark in _MARKS):
-                    log.take(line, number)
-                elif (reason := ending(line)) is not None:
-                    log.note(number, reason)
-        except files.BROKEN as error:
-            log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+        for number, line in log.steps.lines():
+            if any(mark in line for mark in _MARKS):
+                log.take(line, number)
+            elif (reason := ending(line)) is not None:
+                log.note(number, reason)
         log.finish()
         return [log.steps.run(clean(path.stem), asked, devices=log.devices)]
 

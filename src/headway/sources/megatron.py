@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from headway.sources import files
 from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
@@ -105,19 +104,15 @@ def read(path: Path) -> Log:
         OSError: It cannot be read.
     """
     log = Log(StepLines(Megatron.name, path))
-    number = 0
-    try:
-        for number, line in files.lines(path):
-            if MARK in line:
-                _iterations(log, line, number)
-            elif b", skipped=" in line:
-                _scheduled(log, line, number)
-            elif _says(line):
-                _other(log, line, number)
-            elif (reason := ending(line)) is not None:
-                log.steps.close(reason, line=number)
-    except files.BROKEN as error:
-        log.steps.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+    for number, line in log.steps.lines():
+        if MARK in line:
+            _iterations(log, line, number)
+        elif b", skipped=" in line:
+            _scheduled(log, line, number)
+        elif _says(line):
+            _other(log, line, number)
+        elif (reason := ending(line)) is not None:
+            log.steps.close(reason, line=number)
     _flush(log)
     return log
 

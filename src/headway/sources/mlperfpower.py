@@ -279,7 +279,7 @@ def read(path: Path, zone: tzinfo = UTC) -> tuple[list[Meter], list[str]]:
                 log.take(line)
             except ValueError as error:
                 bad.add("no power reading, left out", number, str(error))
-    except files.BROKEN:
+    except files.TornError:
         broken = [f"{clean(path.name)}: it is cut or damaged, and what follows there is left out"]
     warnings = [*bad.sentences(), *broken]
     if log.n_local:

@@ -82,7 +82,7 @@ def _document(path: Path, warnings: list[str]) -> dict[str, Any]:
     try:
         with files.plain(path) as file:
             data = file.read(_MOST + 1)
-    except files.BROKEN:
+    except files.TornError:
         data = b""
     if len(data) > _MOST:
         raise _unusable(path, f"it is larger than {_MOST >> 20} MiB")

@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from headway.ledger.history import Run
-from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
@@ -60,24 +59,20 @@ class NanoGPT:
         log = StepLines(self.name, path)
         iterations, timed = _Iterations(log), _Timed(log)
         devices: dict[int, str] = {}
-        number = 0
-        try:
-            for number, line in files.lines(path):
-                if any(mark in line for mark in _MARKS):
-                    said = bare(line)
-                    if found := _TIMED.search(said.text):
-                        timed.take(found, number, said.rank)
-                    elif found := _ITER.search(said.text):
-                        at_ns = log.stamp(said.text[: found.start()], number) if found.start() else None
-                        iterations.take(found, number, at_ns, said.rank)
-                    elif found := _DEVICE.search(said.text):
-                        devices[int(found[1])] = found[2]
-                    else:
-                        iterations.other(said.text, number)
-                elif (reason := ending(line)) is not None:
-                    iterations.marks.append((number, reason, 0))
-        except files.BROKEN as error:
-            log.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+        for number, line in log.lines():
+            if any(mark in line for mark in _MARKS):
+                said = bare(line)
+                if found := _TIMED.search(said.text):
+                    timed.take(found, number, said.rank)
+                elif found := _ITER.search(said.text):
+                    at_ns = log.stamp(said.text[: found.start()], number) if found.start() else None
+                    iterations.take(found, number, at_ns, said.rank)
+                elif found := _DEVICE.search(said.text):
+                    devices[int(found[1])] = found[2]
+                else:
+                    iterations.other(said.text, number)
+            elif (reason := ending(line)) is not None:
+                iterations.marks.append((number, reason, 0))
         if not len(log):
             log.first = 0
             iterations.finish()

@@ -70,7 +70,7 @@ def _pieces(path: Path, complaints: Complaints) -> Iterator[str]:
         with files.plain(path) as file:
             while data := file.read1(_PIECE):
                 yield decoder.decode(data)
-    except files.BROKEN as error:
+    except files.TornError as error:
         complaints.add("the last before the gzip breaks", "?", str(error))
 
 

@@ -237,7 +237,7 @@ def _lines(path: Path, complaints: Complaints) -> Iterator[tuple[int, bytes]]:
             if not line.endswith(b"\n"):
                 complaints.add("the last and has no end: it may be cut", number)
             yield number, line
-    except files.BROKEN as error:
+    except files.TornError as error:
         complaints.add("the last before the gzip breaks", number, str(error))
 
 

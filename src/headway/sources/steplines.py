@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -171,7 +172,7 @@ def holds(path: Path, head: bytes, mark: bytes, line: re.Pattern[bytes]) -> bool
     if mark in head and line.search(head):
         return True
     left, before = LOOKED_AT, b""
-    with suppress(OSError, *files.BROKEN), files.plain(path) as file:
+    with suppress(OSError, files.TornError), files.plain(path) as file:
         while left > 0 and (piece := file.read(min(left, _PIECE))):
             left -= len(piece)
             both = before + piece
@@ -242,6 +243,19 @@ class StepLines:
     def __len__(self) -> int:
         """Return how many lines told of steps so far."""
         return len(self.columns["step"])
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number and the bytes of each line of the file; where its gzip breaks they end, with a complaint.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        number = 0
+        try:
+            for number, line in files.lines(self.path):
+                yield number, line
+        except files.TornError as error:
+            self.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
 
     def stamp(self, text: str, line: int) -> int | None:
         """Return the moment a line begins with; None where it has none, or with a complaint one of no sense.

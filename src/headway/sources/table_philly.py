@@ -111,7 +111,7 @@ class Attempts:
                 while data := file.read(_PIECE):
                     n_bytes += len(data)
                     yield data.decode("utf-8", "replace")
-        except files.BROKEN as error:
+        except files.TornError as error:
             self.torn = f"the file is torn after {n_bytes} bytes and read up to there: {clean(str(error))}"
 
 

@@ -107,6 +107,6 @@ class Records:
                     self._bad.add("not all UTF-8, its bad bytes are shown as �", number)
                     text = line.decode("utf-8", "replace")
                 yield text.lstrip(_BOM) if number == 1 else text
-        except files.BROKEN as error:
+        except files.TornError as error:
             self.torn = f"the file is torn after line {number} and read up to there: {clean(str(error))}"
         self.whole = line.endswith(b"\n")

@@ -224,7 +224,7 @@ class _Reader:
             while size > 0 and (piece := self._file.read1(size)):
                 pieces.append(piece)
                 size -= len(piece)
-        except files.BROKEN:
+        except files.TornError:
             if not pieces:
                 self._bad.add("where the gzip breaks, and the rest is left out", self._number + 1)
         return b"".join(pieces)

@@ -718,3 +718,10 @@ def test_a_file_is_called_as_its_folder_where_its_own_name_says_nothing(tmp_path
         (folder / name).write_text(data)
         (run,) = load(source, folder / name)
         assert run.name == folder.name
+
+
+def test_a_first_line_of_metrics_that_runs_into_a_row_is_no_column_of_steps(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(b"epoch,loss,step\x0b0,2.0,1\n0,2.0,2\n")
+    with pytest.raises(SourceError, match=r"\[no-runs\]"):
+        load(Lightning(), path)
