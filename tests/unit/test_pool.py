@@ -1,13 +1,16 @@
 """The ledger of a pool, in hours that can be counted by hand."""
 
 from collections import Counter
+from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headway import account
-from headway.ledger.history import Job, Outage, Pool
+from headway.ledger.history import Outage, Pool
+from headway.ledger.jobs import Job, Jobs
 
 H = 3600 * 10**9
 
@@ -86,8 +89,8 @@ def pools(draw):
     return Pool("p", "x", jobs, draw(st.integers(1, 6)), outages, begin_ns=0, end_ns=12)
 
 
-@given(pools())
-def test_it_counts_each_instant_as_a_slow_one_does(pool):
+@given(pools(), st.sampled_from([1 << 16, 4]))
+def test_it_counts_each_instant_as_a_slow_one_does(pool, at_once):
     amounts = dict.fromkeys(("allocated", "queued", "unallocated", "drained"), 0)
     for t in range(12):
         held = sum(j.milli for j in pool.jobs if j.start_ns is not None and j.start_ns <= t < _or(j.end_ns, 12)) // 1000
@@ -100,7 +103,8 @@ def test_it_counts_each_instant_as_a_slow_one_does(pool):
         queued = min(wanted, size - held - drained)
         for name, n in zip(amounts, (held, queued, size - held - drained - queued, drained), strict=True):
             amounts[name] += n
-    ledger = account(pool)
+    with mock.patch("headway.ledger.pool._AT_ONCE", at_once):
+        ledger = account(pool)
     assert +Counter(ledger.amounts_ns) == +Counter(amounts)
 
 
@@ -110,3 +114,33 @@ def _or(at, end):
 
 def _left_queue(job):
     return _or(job.end_ns, 12) if job.start_ns is None else job.start_ns
+
+
+def test_columns_give_back_the_jobs_they_were_given():
+    jobs = [
+        job(0, 4, 2, submit=0, name="tränen", user="ana", partition="gpu"),
+        job(None, None, 8, state="pending", account="lm"),
+        job(1, None, user="ana"),
+    ]
+    columns = Jobs.of(jobs)
+    assert [*columns] == jobs
+    assert [*columns.take(np.array([2, 0]))] == [jobs[2], jobs[0]]
+    assert columns[-1] == jobs[-1]
+    assert columns[1:] == jobs[1:]
+    assert Jobs.of(columns) is columns
+    with pytest.raises(IndexError):
+        columns[3]
+
+
+def test_jobs_of_one_number_are_found_in_their_order():
+    columns = Jobs.of(Job(id=f"{n % 7 if n % 3 else n}", milli=n, state="") for n in range(60))
+    by_id = {}
+    for place, one in enumerate(columns):
+        by_id.setdefault(one.id, []).append(place)
+    assert sorted(columns.several()) == sorted(places for places in by_id.values() if len(places) > 1)
+
+
+def test_a_sum_beyond_64_bits_is_exact():
+    big = [Job(id="1", milli=10**11, state="x", start_ns=0, end_ns=10**18 + n) for n in range(40)]
+    ledger = account(Pool("p", "x", big, devices=10**9))
+    assert ledger.held_ns == sum(10**8 * (10**18 + n) for n in range(40))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headway.events import AnyEvent, Open, Step, Unknown
+from headway.ledger.jobs import Job
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,32 +93,6 @@ class Run:
     energy_j: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One attempt of a job in a pool.
-
-    Attributes:
-        id: Its number there; a requeued job has one attempt after the other.
-        milli: Devices it asked for, in thousandths: some schedulers share a device.
-        state: How it ended, or what it does, in lower case: ``completed``, ``failed``, ``running`` ...
-        submit_ns: When it was put into the queue [ns since the Unix epoch]; None where nobody says.
-        start_ns: When it got its devices; None: it never did, or not yet.
-        end_ns: When it gave them back; None: not yet.
-        name, user, account, partition: What it is called and whose it is; empty where nobody says.
-    """
-
-    id: str
-    milli: int
-    state: str
-    submit_ns: int | None = None
-    start_ns: int | None = None
-    end_ns: int | None = None
-    name: str = ""
-    user: str = ""
-    account: str = ""
-    partition: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Outage:
     """Devices that were out of service.
@@ -140,7 +115,7 @@ class Pool:
     Attributes:
         name: Its name.
         source: The name of the source that read it, such as ``slurm``.
-        jobs: In any order.
+        jobs: In any order; many are best told as `headway.ledger.jobs.Jobs`.
         devices: How many devices there are; None where nobody says.
         outages: What was out of service.
         begin_ns, end_ns: The window that it covers [ns since the Unix epoch]; None: from its first moment to its last.

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.ledger.history import Job, Pool
+from headway.ledger.history import Pool
+from headway.ledger.jobs import LABELS, UNTOLD, Jobs
 from headway.ledger.ledger import Ledger, Part, Queue
 from headway.units import show_seconds
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Intervals = tuple[Ints, Ints, Ints]
+    """From when to when [ns since the Unix epoch], and how many devices in thousandths."""
+
 _K = TypeVar("_K")
-LABELS: Final = ("state", "user", "account", "partition")
-"""By what the ledger of a pool can be split."""
+_AT_ONCE: Final = 1 << 16
+"""So many jobs are looked at together, so that what is made of them for a moment stays small."""
 NOT_INSIDE: Final = "a scheduler does not see what its jobs kept; their own logs do"
 
 
@@ -33,16 +42,20 @@ def account_pool(pool: Pool, until_ns: int | None = None) -> Ledger:
     """
     if pool.totals_ns is not None:
         return _of_totals(pool, pool.totals_ns)
-    moments = [at for job in pool.jobs for at in (job.submit_ns, job.start_ns, job.end_ns) if at is not None]
-    moments += [at for outage in pool.outages for at in (outage.begin_ns, outage.end_ns) if at is not None]
+    jobs = Jobs.of(pool.jobs)
+    moments = [at for outage in pool.outages for at in (outage.begin_ns, outage.end_ns) if at is not None]
+    for name in ("submit_ns", "start_ns", "end_ns"):
+        told = jobs.column(name)
+        told = told[told != UNTOLD]
+        moments += [int(told.min()), int(told.max())] if len(told) else []
     begin = pool.begin_ns if pool.begin_ns is not None else min(moments, default=0)
     end = pool.end_ns if pool.end_ns is not None else max(moments, default=begin)
     end = max(begin, end if until_ns is None else until_ns)
-    history = _History(pool, begin, end)
+    history = _History(pool, jobs, begin, end)
     ledger = history.measure(begin, end)
     return replace(
         ledger,
-        queue=_queue(pool.jobs),
+        queue=_queue(jobs),
         warnings=tuple(history.warnings(ledger)),
         measure=history.measure,
     )
@@ -53,27 +66,21 @@ class _History:
     """A pool made ready to be measured in any window."""
 
     pool: Pool
+    jobs: Jobs
     begin_ns: int
     end_ns: int
 
     def measure(self, begin: int, end: int) -> Ledger:
         """Return the ledger of a window of the wall clock [ns since the Unix epoch]."""
-        held = Counter[tuple[str, ...]]()
-        n_jobs = 0
-        for job in self.pool.jobs:
-            if job.start_ns is not None:
-                length = _overlap(begin, end, job.start_ns, self._end_of(job))
-                n_jobs += bool(length and job.milli)
-                held[tuple(getattr(job, name) for name in LABELS)] += length * job.milli
-        amounts = self._sweep(begin, end)
-        total = sum(amounts.values())
+        held, n_jobs = self._held(begin, end)
+        sized = self.pool.devices is not None
+        amounts = self._sweep(begin, end) if sized else Counter(allocated=held.total())
+        assert amounts["allocated"] == held.total()  # noqa: S101 - two ways to count what jobs held
         whole = _devices_ns(amounts)
         parts = tuple(
             Part(0, "", _held(ns, self.pool.name), labels=dict(zip(LABELS, key, strict=True)))
             for key, ns in _devices_ns(held, whole["allocated"]).items()
         )
-        sized = self.pool.devices is not None
-        assert sized or total == held.total()  # noqa: S101 - without a size only what was held is there
         return Ledger(
             {name: ns for name, ns in whole.items() if ns or name == "allocated"},
             held_ns=whole["allocated"],
@@ -87,53 +94,95 @@ class _History:
             runs=(self.pool.name,),
         )
 
-    def _end_of(self, job: Job) -> int:
-        return self.end_ns if job.end_ns is None else job.end_ns
+    def _held(self, begin: int, end: int) -> tuple[Counter[tuple[str, ...]], int]:
+        """Return what jobs held in a window by their labels [device-ns / 1000], and how many held some."""
+        held = Counter[tuple[int, ...]]()
+        n_jobs = 0
+        labels = [self.jobs.column(name) for name in LABELS]
+        for part in self._parts():
+            since, until, milli = self._running(part)
+            low, high = np.maximum(since, begin), np.minimum(until, end)
+            places = np.flatnonzero((low < high) & (milli > 0))
+            n_jobs += len(places)
+            keys = zip(*(column[part][places].tolist() for column in labels), strict=True)
+            lengths = (high[places] - low[places]).tolist()
+            for key, length, amount in zip(keys, lengths, milli[places].tolist(), strict=True):
+                held[key] += length * amount
+        words = self.jobs.words
+        return Counter({tuple(words[place] for place in key): amount for key, amount in held.items()}), n_jobs
 
-    def _sweep(self, begin: int, end: int) -> Counter[str]:
-        """Return the amounts of a window, in thousandths of a device [device-ns / 1000]."""
-        jobs = [job for job in self.pool.jobs if job.milli]
-        running = [(job.start_ns, self._end_of(job), job.milli) for job in jobs if job.start_ns is not None]
-        times, held = _level(running, begin, end)
-        if self.pool.devices is None:
-            return Counter(allocated=_integral(times, held))
-        waiting = [
-            (job.submit_ns, self._end_of(job) if job.start_ns is None else job.start_ns, job.milli)
-            for job in jobs
-            if job.submit_ns is not None
-        ]
-        outages = [
+    def _parts(self) -> Iterator[slice]:
+        for first in range(0, len(self.jobs), _AT_ONCE):
+            yield slice(first, first + _AT_ONCE)
+
+    def _running(self, part: slice) -> Intervals:
+        """Return from when to when jobs held their devices; of one that did not, no length."""
+        start, end = self.jobs.column("start_ns")[part], self.jobs.column("end_ns")[part]
+        end = np.where(end == UNTOLD, self.end_ns, end)
+        return start, np.where(start == UNTOLD, UNTOLD, end), self.jobs.column("milli")[part]
+
+    def _waiting(self, part: slice) -> Intervals:
+        """Return from when to when jobs were in the queue; of one that nobody saw there, no length."""
+        submit, start = self.jobs.column("submit_ns")[part], self.jobs.column("start_ns")[part]
+        end = self.jobs.column("end_ns")[part]
+        until = np.where(start == UNTOLD, np.where(end == UNTOLD, self.end_ns, end), start)
+        return submit, np.where(submit == UNTOLD, UNTOLD, until), self.jobs.column("milli")[part]
+
+    def _out(self) -> Intervals:
+        """Return from when to when outages were, and their devices in thousandths."""
+        told = [
             (one.begin_ns, self.end_ns if one.end_ns is None else one.end_ns, one.devices * 1000)
             for one in self.pool.outages
         ]
-        levels = [(times, held), _level(waiting, begin, end), _level(outages, begin, end)]
-        every = np.unique(np.concatenate([edge for edge, _ in levels]))
-        used, wanted, out = (_at(every, edge, level) for edge, level in levels)
-        size = np.maximum(self.pool.devices * 1000, used)  # what jobs held was there, whatever the size says
+        since, until, milli = np.array(told, np.int64).reshape(-1, 3).T
+        return since, until, milli
+
+    def _sweep(self, begin: int, end: int) -> Counter[str]:
+        """Return the amounts of a window of a pool of known size, in thousandths of a device [device-ns / 1000]."""
+        amounts = Counter[str]()
+        for first, last in pairwise(self._cuts(begin, end)):
+            amounts.update(self._piece(first, last))
+        return amounts
+
+    def _cuts(self, begin: int, end: int) -> list[int]:
+        """Return moments that cut a window so that not too many jobs begin in each piece."""
+        starts = self.jobs.column("start_ns")[:: _AT_ONCE // 4]
+        inside = np.unique(starts[(begin < starts) & (starts < end)])
+        return [begin, *inside.tolist(), end]
+
+    def _piece(self, begin: int, end: int) -> dict[str, int]:
+        levels = (
+            _level(map(self._running, self._parts()), begin, end),
+            _level(map(self._waiting, self._parts()), begin, end),
+            _level([self._out()], begin, end),
+        )
+        every = np.unique(np.concatenate([edges for edges, _ in levels]))
+        used, wanted, out = (level[np.searchsorted(edges, every, "right") - 1] for edges, level in levels)
+        size = np.maximum((self.pool.devices or 0) * 1000, used)  # what jobs held was there, whatever the size says
         drained = np.minimum(out, size - used)
         free = size - used - drained
         queued = np.minimum(wanted, free)
-        return Counter(
-            allocated=_integral(every, used),
-            queued=_integral(every, queued),
-            unallocated=_integral(every, free - queued),
-            drained=_integral(every, drained),
-        )
+        return {
+            "allocated": _integral(every, used),
+            "queued": _integral(every, queued),
+            "unallocated": _integral(every, free - queued),
+            "drained": _integral(every, drained),
+        }
 
     def warnings(self, ledger: Ledger) -> Iterable[str]:
         """Yield what the amounts cannot say."""
-        jobs = self.pool.jobs
+        jobs = self.jobs
         yield from self.pool.warnings
-        never = [job for job in jobs if job.start_ns is None and job.milli]
-        if never:
-            asked = sum(job.milli for job in never) / 1000
+        start, milli = jobs.column("start_ns"), jobs.column("milli")
+        never = (start == UNTOLD) & (milli != 0)
+        if n_never := int(never.sum()):
+            asked = int(milli[never].sum()) / 1000
             yield (
-                f"{len(never)} of {len(jobs)} jobs asked for {asked:g} devices in all and never ran: "
+                f"{n_never} of {len(jobs)} jobs asked for {asked:g} devices in all and never ran: "
                 "they hold nothing, and are not in the amounts but as queue"
             )
-        running = [job for job in jobs if job.start_ns is not None and job.end_ns is None]
-        if running:
-            yield f"{len(running)} jobs had not ended: they count up to the end of the window"
+        if n_running := int(((start != UNTOLD) & (jobs.column("end_ns") == UNTOLD)).sum()):
+            yield f"{n_running} jobs had not ended: they count up to the end of the window"
         if self.pool.devices is not None and ledger.offered_ns is not None:
             size = self.pool.devices * (self.end_ns - self.begin_ns)
             if ledger.offered_ns > size:
@@ -152,17 +201,19 @@ def _of_totals(pool: Pool, totals_ns: Mapping[str, int]) -> Ledger:
     return replace(whole, parts=parts, devices=pool.devices or 0, warnings=tuple(pool.warnings))
 
 
-def _queue(jobs: Iterable[Job]) -> Queue | None:
+def _queue(jobs: Jobs) -> Queue | None:
     """Return how long jobs that asked for devices waited; None where no file says when they were submitted."""
-    asked = [job for job in jobs if job.milli and job.submit_ns is not None]
-    waits = [job.start_ns - job.submit_ns for job in asked if job.start_ns is not None and job.submit_ns is not None]
-    if not asked:
+    submit, start = jobs.column("submit_ns"), jobs.column("start_ns")
+    asked = (jobs.column("milli") != 0) & (submit != UNTOLD)
+    if not asked.any():
         return None
-    waits = [wait for wait in waits if wait >= 0]
-    spread = np.array(waits or [0], np.int64)
+    ran = asked & (start != UNTOLD)
+    waits = start[ran] - submit[ran]
+    waits = waits[waits >= 0]
+    spread = waits if len(waits) else np.zeros(1, np.int64)
     return Queue(
         n_ran=len(waits),
-        n_never_ran=sum(job.start_ns is None for job in asked),
+        n_never_ran=int(asked.sum() - ran.sum()),
         mean_s=float(spread.mean()) / NS_PER_S,
         median_s=float(np.median(spread)) / NS_PER_S,
         p99_s=float(np.percentile(spread, 99)) / NS_PER_S,
@@ -170,26 +221,28 @@ def _queue(jobs: Iterable[Job]) -> Queue | None:
     )
 
 
-def _level(intervals: Iterable[tuple[int, int, int]], begin: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the moments at which a sum of intervals changes inside a window, and its value from each on."""
-    steps: Counter[int] = Counter({begin: 0, end: 0})
-    for low, high, amount in intervals:
-        first, last = max(low, begin), min(high, end)
-        if first < last:
-            steps[first] += amount
-            steps[last] -= amount
-    times = np.array(sorted(steps), np.int64)
-    return times, np.cumsum(np.array([steps[at] for at in times.tolist()], np.int64))
+def _level(intervals: Iterable[Intervals], begin: int, end: int) -> tuple[Ints, Ints]:
+    """Return the moments at which the sum of intervals changes inside a window, and its value from each on."""
+    edges, changes = [np.array([begin, end], np.int64)], [np.zeros(2, np.int64)]
+    for since, until, amounts in intervals:
+        low, high = np.maximum(since, begin), np.minimum(until, end)
+        some = (low < high) & (amounts > 0)
+        edges += [low[some], high[some]]
+        changes += [amounts[some], -amounts[some]]
+    every, places = np.unique(np.concatenate(edges), return_inverse=True)
+    level = np.zeros(len(every), np.int64)
+    np.add.at(level, places, np.concatenate(changes))
+    return every, np.cumsum(level)
 
 
-def _at(times: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Return a level at other moments than its own."""
-    return level[np.searchsorted(edges, times, "right") - 1]
-
-
-def _integral(times: np.ndarray, level: np.ndarray) -> int:
+def _integral(times: Ints, level: Ints) -> int:
     """Return the sum of level x time, exactly."""
-    return sum(a * b for a, b in zip(level[:-1].tolist(), np.diff(times).tolist(), strict=True))
+    lengths, level = np.diff(times), level[:-1]
+    unit, each = (NS_PER_S, 1000) if not ((lengths % NS_PER_S).any() or (level % 1000).any()) else (1, 1)
+    span = int(times[-1] - times[0]) // unit
+    if span * (int(level.max(initial=0)) // each) < 1 << 63:
+        return int(np.dot(lengths // unit, level // each)) * unit * each
+    return sum(map(int.__mul__, lengths.tolist(), level.tolist()))
 
 
 def _devices_ns(milli_ns: Mapping[_K, int], total_ns: int | None = None) -> Counter[_K]:
@@ -208,7 +261,3 @@ def _devices_ns(milli_ns: Mapping[_K, int], total_ns: int | None = None) -> Coun
     for key in sorted(milli_ns, key=lambda one: -(milli_ns[one] % 1000))[:left]:
         whole[key] += 1
     return whole
-
-
-def _overlap(begin: int, end: int, low: int, high: int) -> int:
-    return max(0, min(end, high) - max(begin, low))

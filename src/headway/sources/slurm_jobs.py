@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from headway.clock import NS_PER_S
-from headway.ledger.history import Job
+from headway.ledger.jobs import Job
 from headway.sources import slurm_fields as fields
 from headway.sources.slurm_table import Row
 from headway.sources.text import clean

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-from headway.ledger.history import Job
+from headway.ledger.jobs import Job
 from headway.sources.table_mapping import Mapping
 from headway.sources.table_times import MISSING, UNITS_NS, Times, length_ns, number
 from headway.sources.text import LIMIT, Complaints, clean
