@@ -83,3 +83,32 @@ def test_ranks_that_tell_the_same_job_count_once(tmp_path):
     (run,) = load(tmp_path)
     assert run.processes[0].open.devices == 8
     assert any("tells the same job as" in text for text in run.warnings)
+
+
+def state(folder, steps, seconds=(3.0,)):
+    folder.mkdir(parents=True, exist_ok=True)
+    history = [{"step": step, "epoch": 1.0, "loss": 2.0} for step in range(10, steps + 1, 10)]
+    history += [{"step": 10 * n + 10, "epoch": 1.0, "eval_loss": 2.0, "eval_runtime": s} for n, s in enumerate(seconds)]
+    history.sort(key=lambda entry: entry["step"])
+    told = {"global_step": steps, "max_steps": 60, "logging_steps": 10, "log_history": history}
+    (folder / "trainer_state.json").write_text(json.dumps(told))
+
+
+def test_the_states_of_one_training_count_once(tmp_path):
+    out = tmp_path / "out"
+    state(out / "checkpoint-20", 20, (3.0,))
+    state(out / "checkpoint-40", 40, (3.0, 2.5))
+    state(out / "checkpoint-60", 60, (3.0, 2.5, 2.25))
+    state(tmp_path / "another", 40, (3.0, 2.5))
+    one, other = sorted(load(tmp_path), key=lambda run: run.path)
+    assert [len(run.processes[0].rows) for run in (one, other)] == [40, 60]
+    (said,) = [text for text in other.warnings if "left out" in text]
+    assert "earlier state" in said
+    assert "checkpoint-20" in said
+    assert "and 1 more" in said
+
+
+def test_a_state_that_began_anew_in_the_same_folder_is_a_training_of_its_own(tmp_path):
+    state(tmp_path / "checkpoint-20", 20, (3.0,))
+    state(tmp_path / "checkpoint-40", 40, (4.0, 2.5))
+    assert len(load(tmp_path)) == 2

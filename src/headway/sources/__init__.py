@@ -99,9 +99,6 @@ def load_all(
         found += sorted((one for one in here if one is not None), key=lambda one: (one.name, one.path))
     if elsewhere and not found:
         raise _recorded_elsewhere(paths, elsewhere)
-    for one in SOURCES:
-        join = getattr(one, "join", None)
-        found = list(join(found)) if join is not None else found
     return together(found)
 
 

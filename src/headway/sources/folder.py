@@ -11,21 +11,17 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import numpy as np
 
-from headway.clock import NS_PER_S
 from headway.errors import HeadwayError
 from headway.ledger.history import Process, Run
 from headway.sources.asked import Loaded
+from headway.sources.retold import told_by_ranks, told_once
 from headway.sources.text import clean
 
 MAX_FILES: Final = 10_000
 """More files than that are no folder of logs."""
 MAX_DEPTH: Final = 8
 _SAID: Final = 5
-_ALIKE: Final = 0.05
-_ALIKE_NS: Final = 60 * NS_PER_S
-"""Ranks of one job print a step within some share of its length, and begin within a minute [ns]."""
 _DIGITS: Final = re.compile(r"\d+")
 
 
@@ -62,12 +58,12 @@ def together(found: Sequence[Loaded]) -> list[Loaded]:
     those of a job that began again under another number, are attempts of one run where the later
     goes on with the steps of the earlier.
     """
+    runs = told_once([one for one in found if isinstance(one, Run)])
     place = {id(one): number for number, one in enumerate(found)}
     placed: list[tuple[int, Loaded]] = [(place[id(one)], one) for one in found if not isinstance(one, Run)]
     lines = {(one.path, one.name): number for number, one in reversed(list(enumerate(found)))}
-    runs = sorted((one for one in found if isinstance(one, Run)), key=_kin)
-    for _, kin in groupby(runs, key=lambda run: _kin(run)[:2]):
-        same = [list(group) for _, group in groupby(_told_once(list(kin)), key=lambda run: run.name)]
+    for _, kin in groupby(sorted(runs, key=_kin), key=lambda run: _kin(run)[:2]):
+        same = [list(group) for _, group in groupby(told_by_ranks(list(kin)), key=lambda run: run.name)]
         ranked = [(min(lines[run.path, run.name] for run in group), one) for group in same for one in _ranks(group)]
         order = {id(one): number for number, one in ranked}
         placed += [(order.get(id(run), min(order.values())), run) for run in _chains([one for _, one in ranked])]
@@ -76,33 +72,6 @@ def together(found: Sequence[Loaded]) -> list[Loaded]:
 
 def _kin(run: Run) -> tuple[str, str, str]:
     return run.source, _DIGITS.sub("#", run.name), run.name
-
-
-def _told_once(runs: list[Run]) -> list[Run]:
-    """Return runs without those whose log tells the same whole job as another: each rank of a job may print it."""
-    kept: list[Run] = []
-    for run in runs:
-        first = next((number for number, other in enumerate(kept) if _same_job(other, run)), None)
-        if first is None:
-            kept.append(run)
-        else:
-            told = f"{run.path} tells the same job as {kept[first].path}: it counts once"
-            kept[first] = replace(kept[first], warnings=(*kept[first].warnings, told))
-    return kept
-
-
-def _same_job(one: Run, other: Run) -> bool:
-    """Return whether two logs tell the same steps of the same devices at the same time."""
-    if one.source != other.source or not len(one.processes) == len(other.processes) == 1:
-        return False
-    (mine,), (theirs,) = one.processes, other.processes
-    if mine.open.devices < 2 or (mine.open.devices, mine.open.rank) != (theirs.open.devices, theirs.open.rank):
-        return False
-    if len(mine.rows) < 2 or not np.array_equal(mine.rows.step, theirs.rows.step):
-        return False
-    apart_ns = abs(mine.open.wall_ns - theirs.open.wall_ns)
-    took, takes = (rows.end - rows.start for rows in (mine.rows, theirs.rows))
-    return apart_ns < _ALIKE_NS and bool(np.allclose(took, takes, rtol=_ALIKE))
 
 
 def _ranks(runs: list[Run]) -> list[Run]:
