@@ -131,7 +131,7 @@ class _Log:
 
     def _moment(self, text: str, number: int) -> int | None:
         """Return when a line was written [ns]; None where it does not say."""
-        if found := _GLOG.match(text):
+        if (found := _GLOG.match(text)) and (at := self.steps.stamp("", number)) is None:
             month, day, hour, minute, second = (int(found[group]) for group in range(1, 6))
             try:
                 whole = datetime(_YEAR, month, day, hour, minute, min(second, 59), tzinfo=UTC) - datetime(
@@ -144,7 +144,8 @@ class _Log:
             fraction = int((found[6] or "0").ljust(9, "0"))
             self.last_at = whole // timedelta(seconds=1) * NS_PER_S + fraction
             return self.last_at
-        at = self.steps.stamp(text, number)
+        if found is None:
+            at = self.steps.stamp(text, number)
         self.last_at = self.last_at if at is None else at
         return at
 

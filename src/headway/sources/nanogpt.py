@@ -65,7 +65,7 @@ class NanoGPT:
                 if found := _TIMED.search(said.text):
                     timed.take(found, number, said.rank)
                 elif found := _ITER.search(said.text):
-                    at_ns = log.stamp(said.text[: found.start()], number) if found.start() else None
+                    at_ns = log.stamp(said.text[: found.start()], number)
                     iterations.take(found, number, at_ns, said.rank)
                 elif found := _DEVICE.search(said.text):
                     devices[int(found[1])] = found[2]

@@ -25,18 +25,16 @@ Rules, so that each source need not have its own:
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headway.clock import NS_PER_S
 from headway.sources import files
 from headway.sources.columns import BOUND
+from headway.sources.logline import LONGEST, LOOKED_AT, Bare, Stamp, bare, ending, holds, kept, seconds_ns, stamp
 from headway.sources.stepcolumns import UNKNOWN, Mark
 from headway.sources.stepruns import build
 from headway.sources.text import Complaints, clean
@@ -47,157 +45,10 @@ if TYPE_CHECKING:
     from headway.ledger.history import Run
     from headway.sources.asked import Asked
 
-LONGEST: Final = 366 * 86400 * NS_PER_S
-"""No step and no span takes longer [ns]."""
-LOOKED_AT: Final = 16 << 20
-"""How far into a file a source looks to recognise it [bytes]."""
-_PIECE: Final = 1 << 18
-_COLOURS: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
-_RANK: Final = re.compile(
-    r"\s*(?:\[(?:default|rank ?|1,)(\d{1,7})\](?:<\w{1,9}>)?:?|(\d{1,7}):(?=\s))\s?", re.IGNORECASE
-)
-_STAMP: Final = re.compile(
-    r"(?:\D|(?<!\d)(?:\d{1,3}(?!\d)|\d{4,6}(?![\d/-]))){0,48}?(?<!\d)"
-    r"(?:(\d{4})[-/](\d\d)[-/](\d\d)|(\d\d)/(\d\d)/(\d{4}))[ T](\d\d:\d\d):(\d\d)"
-    r"(?:[.,](\d{1,9}))?(?:\s?(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d\b))?"
-)
-_PLAIN_STAMP: Final = re.compile(r" ?\[?(\d{4}-\d\d-\d\d) (\d\d:\d\d):([0-5]\d)(?:[.,](\d{1,9}))?\]")
-"""The commonest by far, as `_STAMP` would read it."""
-_ENDINGS: Final = (
-    (b"DUE TO PREEMPTION", "preempted"),
-    (b"DUE TO TIME LIMIT", "preempted"),
-    (b"Traceback (most recent call last)", "failed"),
-    (b"srun: error:", "failed"),
-    (b"slurmstepd: error:", "failed"),
-    (b"Killing subprocess", "failed"),
-    (b"received SIGTERM", "failed"),
-    (b"ChildFailedError", "failed"),
-    (b"Segmentation fault", "failed"),
-    (b"CUDA out of memory", "failed"),
-    (b"OutOfMemoryError", "failed"),
-)
+__all__ = ["LONGEST", "LOOKED_AT", "Bare", "Stamp", "StepLines", "bare", "ending", "holds", "seconds_ns", "stamp"]
 
-
-class Bare(NamedTuple):
-    """A line without what a launcher put around it: its text, and the rank it is from (-1: it does not say)."""
-
-    text: str
-    rank: int = -1
-
-
-def bare(line: bytes) -> Bare:
-    r"""Return a line without colour codes and the prefix of a rank.
-
-    Example:
-        >>> bare(b"[rank3]:\x1b[32mstep 1\x1b[0m\r\n"), bare(b" 12: iteration 7"), bare(b"12:30:07 up")
-        (Bare(text='step 1', rank=3), Bare(text='iteration 7', rank=12), Bare(text='12:30:07 up', rank=-1))
-    """
-    if b"\x1b" in line:
-        line = _COLOURS.sub(b"", line)
-    text = line.decode("utf-8", "replace").strip("\r\n\0\ufeff")
-    found = _RANK.match(text)
-    if found is None:
-        return Bare(text)
-    return Bare(text[found.end() :], int(found[1] or found[2]))
-
-
-class Stamp(NamedTuple):
-    """A moment at the beginning of a line [ns since the Unix epoch], and whether it names its zone."""
-
-    ns: int
-    zoned: bool
-
-
-def stamp(text: str) -> Stamp | None:
-    """Return the date and time that a line begins with, up to 48 characters in; None where it has none.
-
-    A time without a zone is read as UTC: `StepLines` says so.
-
-    Raises:
-        ValueError: It looks like one and is none, or is before 1970 or after 2042.
-
-    Example:
-        >>> stamp("[2024-01-02 03:04:05,25] step 1"), stamp("[titan] 2024-01-02T05:04:05.25+02:00 x"), stamp("step 1")
-        (Stamp(ns=1704164645250000000, zoned=False), Stamp(ns=1704164645250000000, zoned=True), None)
-    """
-    if found := _PLAIN_STAMP.match(text):
-        day, clock, second, fraction = found.groups()
-        ns = (_minute(f"{day} {clock}") + int(second)) * NS_PER_S + int((fraction or "0").ljust(9, "0"))
-        if 0 <= ns < BOUND:
-            return Stamp(ns, zoned=False)
-    found = _STAMP.match(text)
-    if found is None:
-        return None
-    year, month, day, us_month, us_day, us_year, clock, second, fraction, zone = found.groups()
-    minute = _minute(f"{year or us_year}-{month or us_month}-{day or us_day} {clock}")
-    ns = (minute + int(second)) * NS_PER_S + int((fraction or "0").ljust(9, "0"))
-    if zone and zone[0] in "+-":
-        away = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60
-        ns -= (away if zone[0] == "+" else -away) * NS_PER_S
-    if not 0 <= ns < BOUND or int(second) > 60:
-        raise ValueError(f"{clean(found[0].strip(), 60)!r} is out of range")
-    return Stamp(ns, zone is not None)
-
-
-@lru_cache(4096)
-def _minute(text: str) -> int:
-    """Return a date and time of day [s since the Unix epoch]."""
-    return int(datetime.strptime(text, "%Y-%m-%d %H:%M").replace(tzinfo=UTC).timestamp())
-
-
-def ending(line: bytes) -> str | None:
-    """Return how a program ended, as `headway.events.CLOSE_REASONS` say it, if the line tells; else None.
-
-    Example:
-        >>> ending(b"Traceback (most recent call last):"), ending(b"all is well")
-        ('failed', None)
-    """
-    for mark, reason in _ENDINGS:
-        if mark in line:
-            return reason
-    return None
-
-
-def holds(path: Path, head: bytes, mark: bytes, line: re.Pattern[bytes]) -> bool:
-    """Return whether a line near the beginning of a file is of a kind, for a source that is asked to recognise it.
-
-    Args:
-        path: The file.
-        head: Its beginning, see `headway.sources.registry.Source`.
-        mark: What such a line holds: looked for first, as it is quick.
-        line: What such a line matches, anywhere in it.
-    """
-    if path.is_dir():
-        return False
-    if mark in head and line.search(head):
-        return True
-    left, before = LOOKED_AT, b""
-    with suppress(OSError, files.TornError), files.plain(path) as file:
-        while left > 0 and (piece := file.read(min(left, _PIECE))):
-            left -= len(piece)
-            both = before + piece
-            if mark in both and line.search(both):
-                return True
-            before = piece[-4096:]
-    return False
-
-
-def seconds_ns(text: str | float, unit: float = 1.0) -> int | None:
-    """Return a length as nanoseconds; None where it is no number from 0 to a year.
-
-    Args:
-        text: A number, or what spells one.
-        unit: What it counts [s].
-
-    Example:
-        >>> seconds_ns("1.5"), seconds_ns("250", 1e-3), seconds_ns("nan"), seconds_ns("-1")
-        (1500000000, 250000000, None, None)
-    """
-    try:
-        value = float(text) * unit
-    except (ValueError, OverflowError):
-        return None
-    return round(value * NS_PER_S) if 0 <= value <= LONGEST / NS_PER_S else None
+_HALF_HOUR: Final = 1800 * NS_PER_S
+"""Zones of time are so much apart [ns]."""
 
 
 @dataclass
@@ -234,6 +85,7 @@ class StepLines:
     n_zoned: int = 0
     n_local: int = 0
     last_at: int = UNKNOWN
+    _now: tuple[int, bytes] = (0, b"")
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
@@ -253,20 +105,57 @@ class StepLines:
         number = 0
         try:
             for number, line in files.lines(self.path):
+                self._now = number, line
+                if number == 1:
+                    self._bound(line)
                 yield number, line
         except files.TornError as error:
             self.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+        if number > 1:
+            self._bound(self._now[1])
+
+    def _bound(self, line: bytes) -> None:
+        """Note that the program ran when a line was kept, the file's first or last, whatever it says."""
+        if (time := kept(line)) is None:
+            return
+        with suppress(ValueError):
+            if (found := stamp(time)) is not None and self.earliest is None:
+                self.seen(found.ns)
+            elif found is not None:
+                self.latest = max(found.ns, found.ns if self.latest is None else self.latest)
+
+    def kept(self, line: int) -> Stamp | None:
+        """Return when the keeper of the log got a line, the one that is read now; None where it does not say.
+
+        Raises:
+            ValueError: It says so, and it is no time.
+        """
+        if line != self._now[0] or not self._now[1].startswith((b"20", b"[pod/")):
+            return None
+        time = kept(self._now[1])
+        return None if time is None else stamp(time)
 
     def stamp(self, text: str, line: int) -> int | None:
         """Return the moment a line begins with; None where it has none, or with a complaint one of no sense.
 
-        It is also remembered as a moment at which the program ran.
+        Where the text has none, the keeper of the log may have put one in front of the line: a container's log, or
+        journald. It also tells the zone of a time that names none, where the two are whole half hours apart.
+        The moment is remembered as one at which the program ran.
+
+        Args:
+            text: What the line says.
+            line: Its number.
         """
         try:
-            found = stamp(text)
+            found, outer = stamp(text), self.kept(line)
         except ValueError as error:
             self.bad.add("with a time of no sense, read without it", line, str(error))
             return None
+        if found is None:
+            found = outer
+        elif outer is not None and not found.zoned:
+            away = round((found.ns - outer.ns) / _HALF_HOUR) * _HALF_HOUR
+            found = Stamp(found.ns - away, zoned=True) if abs(away) <= 28 * _HALF_HOUR else found
         if found is None:
             return None
         self.n_zoned += found.zoned

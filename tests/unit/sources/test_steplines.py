@@ -1,0 +1,118 @@
+"""What the sources of training logs share: how lines are kept, and how many of them are put together."""
+
+import numpy as np
+import pytest
+
+from headway.clock import NS_PER_S
+from headway.ledger.account import account
+from headway.sources import maxtext, megatron, nanogpt
+from headway.sources.asked import Asked
+from headway.sources.logline import bare, kept
+from headway.sources.steplines import StepLines
+
+T = 1_740_000_000 * NS_PER_S
+KEPT = {
+    "containerd": "{at}.123456789Z stdout F ",
+    "containerd, stderr, of a long line": "{at}.123456789Z stderr P ",
+    "docker logs -t": "{at}.123456789Z ",
+    "kubectl --prefix --timestamps": "[pod/train-0/main] {at}.123456789Z ",
+    "journald, short-iso": "{at}+00:00 node-7 python3[4711]: ",
+    "journald, short-iso-precise": "{at}.123456+0000 node-7 python3[4711]: ",
+}
+
+
+def iso(second):
+    return str(np.datetime64(T // NS_PER_S + second, "s"))
+
+
+def wrapped(prefix, lines):
+    """Return lines as something kept them, the n-th at the second that it names."""
+    return "".join(prefix.format(at=iso(second)) + line + "\n" for second, line in lines)
+
+
+def load(source, path, text):
+    path.write_text(text)
+    assert source.recognise(path, text.encode()[: 1 << 16]) is None
+    (run,) = source.load(path, Asked())
+    return run
+
+
+def ends_s(run):
+    return [round(float(end - T) / NS_PER_S, 1) for process in run.processes for end in process.rows.end.tolist()]
+
+
+MEGATRON = [
+    (0, "using world size: 8, data-parallel size: 8"),
+    *(
+        (10 * n, f" iteration {n:8d}/ 500 | consumed samples: {n * 4:12d} | elapsed time per iteration (ms): 9000.0 |")
+        for n in range(1, 6)
+    ),
+]
+NANOGPT = [
+    (0, "tokens per iteration will be: 491,520"),
+    *((10 * n, f"iter {n - 1}: loss 2.5, time 9000.00ms, mfu 40.00%") for n in range(1, 6)),
+]
+MAXTEXT = [
+    (0, "System Information: Jax Version: 0.8.1"),
+    *((10 * n, f"completed step: {n - 1}, seconds: 9.000, TFLOP/s/device: 1.0") for n in range(1, 6)),
+]
+
+
+@pytest.mark.parametrize("prefix", KEPT.values(), ids=list(KEPT))
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [(megatron.Megatron(), MEGATRON), (nanogpt.NanoGPT(), NANOGPT), (maxtext.MaxText(), MAXTEXT)],
+    ids=["megatron", "nanogpt", "maxtext"],
+)
+def test_the_time_in_front_of_a_line_is_its_time(source, lines, prefix, tmp_path):
+    run = load(source, tmp_path / "log", wrapped(prefix, lines))
+    fraction = 0.1 if "." in prefix else 0.0
+    assert ends_s(run) == [10 * n + fraction for n in range(1, 6)]
+    assert run.unknown == {}
+    assert account(run).runtime == pytest.approx(45 / 50)
+    assert not [text for text in run.warnings if "zone" in text or "year" in text]
+
+
+@pytest.mark.parametrize("lines", [MEGATRON, NANOGPT, MAXTEXT], ids=["megatron", "nanogpt", "maxtext"])
+def test_the_name_of_a_pod_in_front_changes_nothing(lines, tmp_path):
+    source = {id(MEGATRON): megatron.Megatron(), id(NANOGPT): nanogpt.NanoGPT()}.get(id(lines), maxtext.MaxText())
+    plain = load(source, tmp_path / "log", wrapped("", lines))
+    named = load(source, tmp_path / "log", wrapped("[pod/train-0/main] ", lines))
+    assert (named.unknown, named.warnings) == (plain.unknown, plain.warnings)
+    assert [row.rows.end.tolist() for row in named.processes] == [row.rows.end.tolist() for row in plain.processes]
+
+
+def test_what_a_line_says_of_itself_comes_first_and_what_kept_it_tells_the_zone(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(
+        "2025-02-19T21:20:05.900000000Z stderr F [2025-02-20 02:50:04,500] a\n"
+        "2025-02-19T21:20:06.900000000Z stderr F [2025-02-19 21:20:05+00:00] b\n"
+        "2025-02-19T21:20:07.900000000Z stderr F c\n"
+        "d\n"
+    )
+    log = StepLines("nanogpt", path)
+    found = [log.stamp(bare(line).text, number) for number, line in log.lines()]
+    assert [None if at is None else at - T for at in found] == [4_500_000_000, 5_000_000_000, 7_900_000_000, None]
+    assert (log.n_zoned, log.n_local) == (3, 0)
+
+
+def test_a_run_begins_and_ends_with_the_first_and_the_last_line_that_were_kept(tmp_path):
+    lines = [(0, "starting"), *((second + 20, line) for second, line in NANOGPT[1:]), (100, "bye")]
+    run = load(nanogpt.NanoGPT(), tmp_path / "log", wrapped(KEPT["containerd"], lines))
+    assert account(run).runtime == pytest.approx(45 / 100)
+
+
+def test_a_time_of_no_sense_in_front_is_said_once_a_line(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("2025-13-45T21:20:05.9Z stderr F a\n")
+    log = StepLines("nanogpt", path)
+    assert [log.stamp(bare(line).text, number) for number, line in log.lines()] == [None]
+    assert len(log.bad) == 1
+
+
+def test_what_only_looks_like_it_stays():
+    for line in (b"2024-01-02T03:04:05 step 1", b"2024 was a year", b"[pods] x", b"20: iteration 7", b"[pod/"):
+        assert kept(line) is None
+    assert bare(b"2024-01-02T03:04:05.1Z completed step: 5").text == "completed step: 5"
+    assert bare(b"2024-01-02T03:04:05 step 1").text == "2024-01-02T03:04:05 step 1"
+    assert bare(b"2024-01-02T03:04:05.1Z stdout F [rank3]: step 1") == ("step 1", 3)
