@@ -105,6 +105,16 @@ def test_several_runs_have_a_total():
     assert document["total"]["held_s"] == pytest.approx(41.2 + 56.2)
 
 
+def test_runs_and_pools_are_not_added_to_each_other():
+    jobs = Ledger({"allocated": 5 * S}, held_ns=5 * S, jobs=2)
+    entries = [Entry("a", "native", digits()), Entry("p", "slurm", jobs), Entry("q", "slurm", jobs)]
+    document = build(entries, Options())
+    assert "total" not in document
+    assert document["total_of_pools"]["held_s"] == 10.0
+    document = build([*entries, Entry("b", "native", ranks())], Options())
+    assert document["total"]["held_s"] == pytest.approx(41.2 + 56.2)
+
+
 def test_any_name_is_strict_json():
     ledger = Ledger({f"custom:{NASTY}": S}, held_ns=S, waits_ns={NASTY: S}, warnings=(NASTY,))
     run = one(ledger, path=NASTY)

@@ -180,6 +180,16 @@ class Ledger:
         return self.held_ns if self.offered_ns is None else self.offered_ns
 
     @property
+    def of_pool(self) -> bool:
+        """Whether it is of the jobs of a pool, and not of a run.
+
+        Example:
+            >>> Ledger({"allocated": 5}, held_ns=5).of_pool, Ledger({"startup": 5}, held_ns=5).of_pool
+            (True, False)
+        """
+        return "allocated" in self.amounts_ns or any(part.labels for part in self.parts)
+
+    @property
     def seconds(self) -> dict[str, float]:
         """Device-time by category, those of the table first [device-s]."""
         return {name: ns / NS_PER_S for name, ns in self.sorted_ns()}

@@ -12,8 +12,7 @@ from headway.ledger.history import Served
 from headway.ledger.ledger import Ledger
 from headway.report.advice import advise
 from headway.report.endings import endings
-from headway.report.entry import Entry, Options, split, total
-from headway.report.notes import is_pool
+from headway.report.entry import Entry, Options, groups, split, total
 from headway.report.straggler import compare_ranks
 from headway.units import Price
 
@@ -51,14 +50,15 @@ def dump(
 def build(entries: Sequence[Entry], options: Options = _PLAIN) -> dict[str, Any]:
     """Return the report as plain dicts and lists; times are device-seconds, not rounded."""
     document: dict[str, Any] = {"schema": SCHEMA, "runs": [_run(entry, options) for entry in entries]}
-    if len(entries) > 1:
-        ledger = total(entries)
-        document["total"] = {
-            **_figures(ledger),
-            "steps": _steps(ledger),
-            "inferred": sorted(ledger.inferred),
-            **_money(ledger, options.price),
-        }
+    for group in groups(entries):
+        if len(group) > 1:
+            ledger = total(group)
+            document["total_of_pools" if ledger.of_pool else "total"] = {
+                **_figures(ledger),
+                "steps": _steps(ledger),
+                "inferred": sorted(ledger.inferred),
+                **_money(ledger, options.price),
+            }
     return document
 
 
@@ -82,7 +82,7 @@ def _run(entry: Entry, options: Options) -> dict[str, Any]:
     comparison = compare_ranks(ledger)
     if comparison is not None:
         run["ranks_compared"] = asdict(comparison)
-    if by := options.by or ("state" if is_pool(ledger) else None):
+    if by := options.by or ("state" if ledger.of_pool else None):
         run["by"] = {by: _pieces(ledger, by)}
     if options.windows:
         run["windows"] = [{**_window(window), **_figures(window), "steps": _steps(window)} for window in entry.windows]

@@ -53,8 +53,15 @@ class Options:
     windows: bool = False
 
 
+def groups(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Return the entries that can be added: runs, and pools; what a run held may be part of what a pool tells."""
+    runs = [entry for entry in entries if not entry.ledger.of_pool]
+    pools = [entry for entry in entries if entry.ledger.of_pool]
+    return [group for group in (runs, pools) if group]
+
+
 def total(entries: Sequence[Entry]) -> Ledger:
-    """Return the sum of several runs, as one ledger."""
+    """Return the sum of several runs, or of several pools, as one ledger."""
     return combine([entry.ledger for entry in entries])
 
 
@@ -64,9 +71,8 @@ def split(ledger: Ledger, key: str) -> dict[str, Ledger]:
     Raises:
         ArgumentError: A run has no such pieces, or a pool.
     """
-    of_pool = any(part.labels for part in ledger.parts)
-    if ledger.parts and of_pool == (key in {"rank", "attempt"}):
-        what, keys = ("pool", KEYS[2:]) if of_pool else ("run", KEYS[:2])
+    if ledger.parts and ledger.of_pool == (key in {"rank", "attempt"}):
+        what, keys = ("pool", KEYS[2:]) if ledger.of_pool else ("run", KEYS[:2])
         raise ArgumentError(
             f"Cannot split {', '.join(ledger.runs)} by {key}: a {what} splits by {', '.join(keys)}",
             "Give one of them",
@@ -74,6 +80,6 @@ def split(ledger: Ledger, key: str) -> dict[str, Ledger]:
             key=key,
         )
     pieces = ledger.by(key)
-    if of_pool:
+    if ledger.of_pool:
         return dict(sorted(pieces.items(), key=lambda piece: (-piece[1].held_ns, piece[0])))
     return {name: pieces[name] for name in sorted(pieces, key=int if key == "rank" else str)}

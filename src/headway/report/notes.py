@@ -28,16 +28,6 @@ def note(ledger: Ledger, name: str) -> str:
     return ", ".join(word for word in words if word)
 
 
-def is_pool(ledger: Ledger) -> bool:
-    """Return whether a ledger is of the jobs of a pool, and not of a run.
-
-    Example:
-        >>> is_pool(Ledger({"allocated": 5}, held_ns=5)), is_pool(Ledger({"startup": 5}, held_ns=5))
-        (True, False)
-    """
-    return "allocated" in ledger.amounts_ns or any(part.labels for part in ledger.parts)
-
-
 def size(ledger: Ledger) -> str:
     """Return how large a run was; what separates the parts is left to the caller.
 
@@ -45,7 +35,7 @@ def size(ledger: Ledger) -> str:
         >>> size(Ledger(attempts=2, ranks=4, devices=32))
         '2 attempts | 4 ranks x 8 devices'
     """
-    if is_pool(ledger):
+    if ledger.of_pool:
         words = [_count(ledger.jobs, "job")] if ledger.jobs else []
         return " | ".join([*words, _count(ledger.devices, "device") if ledger.devices else "devices not known"])
     attempts, ranks = _count(ledger.attempts, "attempt"), _count(ledger.ranks, "rank")
@@ -61,7 +51,7 @@ def size_of_sum(ledger: Ledger) -> str:
         >>> size_of_sum(Ledger(attempts=3, ranks=3, devices=3))
         '3 attempts'
     """
-    return _count(ledger.attempts, "attempt")
+    return _count(ledger.jobs, "job") if ledger.of_pool else _count(ledger.attempts, "attempt")
 
 
 def factors(ledger: Ledger) -> tuple[str, str]:
@@ -84,7 +74,7 @@ def factors(ledger: Ledger) -> tuple[str, str]:
     if missing:
         known.append(f"{', '.join(missing)} not measured")
     missing = [name for name in missing if name not in ledger.unknown]
-    if is_pool(ledger):
+    if ledger.of_pool:
         return "   ".join(known), "S needs the number of devices: --capacity" if "S" in missing else ""
     needs = [f"{name} needs {_TO_GIVE[name]}" for name in missing[:1]]
     needs += [f"{name} {_TO_GIVE[name]}" for name in missing[1:]]

@@ -22,7 +22,7 @@ from headway.report import notes
 from headway.report.advice import SHOWN, Change, advise
 from headway.report.bars import Line, draw
 from headway.report.endings import bad_endings, ending, endings, is_open
-from headway.report.entry import Entry, Options, split, total
+from headway.report.entry import Entry, Options, groups, split, total
 from headway.report.glyphs import Glyphs, wrap
 from headway.report.money import Costs
 from headway.report.straggler import Spread, compare_ranks
@@ -43,7 +43,7 @@ _MOST_SHARES: Final = 20
 
 
 def print_report(entries: Sequence[Entry], options: Options, console: Console) -> None:
-    """Print each run and, of several, their sum.
+    """Print each run and pool, and of several runs their sum, and of several pools theirs.
 
     Args:
         entries: The runs, in the order they are shown.
@@ -51,9 +51,10 @@ def print_report(entries: Sequence[Entry], options: Options, console: Console) -
         console: Where to; its width and encoding are kept to.
     """
     page = Page(Glyphs.of(console.encoding), console.width, options)
-    screens = [page.run(entry, alone=len(entries) == 1) for entry in entries]
-    if len(entries) > 1:
-        screens.append(page.sum(entries))
+    sums = [group for group in groups(entries) if len(group) > 1]
+    added = {id(entry) for group in sums for entry in group}
+    screens = [page.run(entry, alone=id(entry) not in added) for entry in entries]
+    screens += [page.sum(group) for group in sums]
     with console.capture() as capture:
         for place, screen in enumerate(screens):
             console.print(Group(*(["" for _ in range(2 * bool(place))]), screen), markup=False, highlight=False)
@@ -83,7 +84,7 @@ class Page:
         bad = bad_endings(ledger)
         blocks += self._below(ledger, entry.all_warnings, [bad] if bad else [])
         blocks += self._ranks(ledger)
-        if notes.is_pool(ledger):
+        if ledger.of_pool:
             by = self._options.by or "state"
             blocks += [Text(), self._shares(by, split(ledger, by))]
         elif self._options.by:
@@ -100,7 +101,7 @@ class Page:
         return Group(*blocks)
 
     def sum(self, entries: Sequence[Entry]) -> Group:
-        """Return the sum of several runs, and what would return most over all of them."""
+        """Return the sum of several runs or of several pools, and what would return most over all of them."""
         ledger = total(entries)
         changes = [
             (entry.run, change)
@@ -108,7 +109,7 @@ class Page:
             for change in advise(entry.ledger, self._options.price, entry.history)
         ]
         changes.sort(key=lambda pair: -pair[1].seconds)
-        title = f"Sum of {len(entries)} runs"
+        title = f"Sum of {len(entries)} {'pools' if ledger.of_pool else 'runs'}"
         blocks = [*self._header(title, notes.size_of_sum(ledger), ledger), Text(), self._amounts(ledger)]
         blocks += [*self._below(ledger, ()), *self._changes(changes, ledger)]
         return Group(*blocks)
