@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 _TIMER_MARK: Final = b"SamplesPerSec="
 _STEP_MARK: Final = b", skipped="
-_LINE: Final = re.compile(
-    rb"(?:(?:global_step=|\d/)\d+, (?:RunningAvg)?SamplesPerSec=\d|\[Rank -?\d+\] step=\d+, skipped=\d+, lr=)"
+_LINES: Final = (
+    (_TIMER_MARK, re.compile(rb"(?:global_step=|\d/)\d+, (?:RunningAvg)?SamplesPerSec=\d")),
+    (_STEP_MARK, re.compile(rb"\[Rank -?\d+\] step=\d+, skipped=\d+, lr=")),
 )
 _SPEED: Final = r", (?:RunningAvg)?SamplesPerSec=([^\s,]{1,40})(?:, CurrSamplesPerSec=([^\s,]{1,40}))?"
 _TIMER: Final = re.compile(rf"global_step=(\d{{1,18}}){_SPEED}")
@@ -96,7 +97,7 @@ class DeepSpeed:
         """Return why the path is no DeepSpeed log, or None when it is one."""
         if path.is_dir():
             return "it is a folder and not a log file"
-        if not holds(path, head, b"=", _LINE):
+        if not any(holds(path, head, mark, line) for mark, line in _LINES):
             return "no line tells of SamplesPerSec of a step, or of a step and how many were skipped"
         if megatron.Megatron().recognise(path, head) is None:
             return "it is a log of Megatron"

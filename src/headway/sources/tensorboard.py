@@ -7,7 +7,9 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.ledger.history import Run
@@ -15,7 +17,10 @@ from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
 from headway.sources.steplines import StepLines
 from headway.sources.text import clean
-from headway.sources.tfrecord import HEADER, checksum, records
+from headway.sources.tfrecord import HEADER, Stretch, checksum, stretches
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TRIED: Final = 4096
 """So many points of scalars are looked at before one scalar is chosen."""
@@ -29,6 +34,9 @@ _EVALUATION: Final = re.compile(r"(?:^|/)eval(?:uation)?[^/]*[/_]runtime$", re.I
 _START: Final = 1
 _TAG: Final = 1024
 """Longer tags are told apart by their beginning [bytes]."""
+_LEAST, _MOST, _STEP_BYTES = 24, 150, 8
+"""Events of the commonest form are longer and shorter, and their steps no longer [bytes]."""
+_CHOSEN, _OTHER = 1, 2
 _SHAPELESS: Final = frozenset({1, 2, 3, 4, 5, 6, 9, 14, 19})
 """Types of numbers that a scalar can have in a tensor."""
 
@@ -57,11 +65,8 @@ class TensorBoard:
         log = StepLines(self.name, path)
         log.bad.noun = "record"
         points = _Points(log)
-        for number, data in records(path, log.bad):
-            try:
-                points.take(number, data)
-            except ValueError as error:
-                log.bad.add("no event, left out", number, str(error))
+        for some in stretches(path, log.bad):
+            points.take(some)
         points.finish()
         return [log.run(path.name, asked)]
 
@@ -74,9 +79,24 @@ class _Points:
     chosen: bytes | None = None
     held: list[tuple[bytes | None, int, int, int]] = field(default_factory=list)
     tags: dict[bytes, None] = field(default_factory=dict)
-    _alone: bytes = b""
 
-    def take(self, number: int, data: bytes) -> None:
+    def take(self, some: Stretch) -> None:
+        """Read some events."""
+        log, data = self.log, some.data
+        columns = (*_plain(some, self.chosen), some.start, some.length)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for number, (kind, step, at, start, length) in enumerate(rows, some.first):
+            if kind == _CHOSEN:
+                log.step(step, line=number, at_ns=at)
+            elif kind == _OTHER:
+                log.seen(at)
+            else:
+                try:
+                    self._event(number, data[start : start + length])
+                except ValueError as error:
+                    log.bad.add("no event, left out", number, str(error))
+
+    def _event(self, number: int, data: bytes) -> None:
         """Read one event.
 
         Raises:
@@ -85,9 +105,7 @@ class _Points:
         at, step, kind, body = _event(data)
         self.log.seen(at)
         if kind == 5:
-            if self._alone and body.startswith(self._alone) and len(body) == len(self._alone) + 4:
-                self.log.step(step, line=number, at_ns=at)
-            elif self.chosen is None or self.chosen in body or b"runtime" in body:
+            if self.chosen is None or self.chosen in body or b"runtime" in body:
                 for tag, value in _scalars(body):
                     self._point(number, tag, step, at, value)
         elif (kind == 3 and body.startswith(_VERSION)) or (kind == 7 and _first(body, 1) == _START):
@@ -118,9 +136,6 @@ class _Points:
         training = [tag for tag, name in names.items() if not _BESIDE.search(name)]
         losses = [tag for tag in training if "loss" in names[tag].lower()]
         self.chosen = next(iter([*losses, *training, *names]), b"")
-        if 0 < len(self.chosen) < 100:  # how a summary begins that holds this scalar alone, as most writers write it
-            size = len(self.chosen)
-            self._alone = bytes([10, size + 7, 10, size]) + self.chosen + b"\x15"
         held, self.held = self.held, []
         for tag, number, step, at in held:
             self._note(tag, number, step, at)
@@ -134,6 +149,56 @@ class _Points:
                 f"steps are the points of the scalar {clean(self.chosen.decode('utf-8', 'replace'))!r}; what else "
                 "was done between two of them, such as evaluating or saving, is in them where no scalar tells of it"
             )
+
+
+def _plain(some: Stretch, chosen: bytes | None) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the kind of each event, its step and its time, of the commonest form all at once.
+
+    That is a time, a step and a summary of one plain scalar, as most writers write it, see `_event` and `_scalars`.
+
+    Args:
+        some: The events.
+        chosen: The scalar whose points are steps; None: not chosen yet, and nothing is read.
+
+    Returns:
+        `_CHOSEN`, `_OTHER` or for what is to be read with care 0, ``(n,)``; and of the former the step and the time
+        [ns since the Unix epoch].
+    """
+    n, data = len(some), np.frombuffer(some.data, np.uint8)
+    kind, steps, times = np.zeros(n, np.uint8), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    if chosen is None:
+        return kind, steps, times
+    which = np.flatnonzero((some.length > _LEAST) & (some.length < _MOST))
+    start = some.start[which]
+    wall = data[(start + 1)[:, None] + np.arange(8)].view("<f8")[:, 0]
+    good = (data[start] == 0x09) & (data[start + 9] == 0x10) & (wall >= 0) & (wall < BOUND / NS_PER_S)
+    which, start, wall = which[good], start[good], wall[good]
+    step, at = np.zeros(len(which), np.int64), start + 10
+    more = np.ones(len(which), bool)
+    for place in range(_STEP_BYTES):
+        byte = data[at].astype(np.int64)
+        step |= np.where(more, (byte & 127) << 7 * place, 0)
+        at += more
+        more &= byte > 127
+    left = start + some.length[which] - at
+    good = ~more & (left >= 11) & (left < 130)
+    which, wall, step, at, left = which[good], wall[good], step[good], at[good], left[good]
+    tag, size = at + 6, left - 11
+    good = (data[at] == 0x2A) & (data[at + 1] == left - 2)  # a summary,
+    good &= (data[at + 2] == 0x0A) & (data[at + 3] == left - 4)  # in it a value and no more,
+    good &= (data[at + 4] == 0x0A) & (data[at + 5] == size) & (data[tag + size] == 0x15)  # of a tag and a number
+    good &= (data[tag + size - 1] != ord("e")) | (data[tag + size - 2] != ord("m"))  # it may be a runtime
+    which, wall, step, tag, size = which[good], wall[good], step[good], tag[good], size[good]
+    kind[which] = _OTHER
+    same = np.flatnonzero(size == len(chosen))
+    if len(chosen) < _MOST:
+        for place, letter in enumerate(chosen):
+            same = same[data[tag[same] + place] == letter]
+        kind[which[same]] = _CHOSEN
+    steps[which] = step
+    whole = np.floor(wall)
+    times[which] = whole.astype(np.int64) * NS_PER_S + np.rint((wall - whole) * NS_PER_S).astype(np.int64)
+    return kind, steps, times
 
 
 def _event(data: bytes) -> tuple[int, int, int, bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,9 +24,30 @@ if TYPE_CHECKING:
 LARGEST: Final = 64 << 20
 """A longer record is passed over [bytes]."""
 HEADER: Final = struct.Struct("<QI")
-_CHUNK: Final = 1 << 22
-_SHORT: Final = 64
+_CHUNK: Final = 1 << 20
 _BLOCK: Final = 512
+_START: Final = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """Some whole records that lie one after the other, each of a checksum that fits.
+
+    Attributes:
+        first: The number of the first, from 1.
+        data: The bytes they lie in.
+        start: Where the data of each begins, ``(n,)`` int64.
+        length: How long it is, ``(n,)`` int64 [bytes].
+    """
+
+    first: int
+    data: bytes
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.start)
 
 
 def _table() -> NDArray[np.uint32]:
@@ -38,6 +60,10 @@ def _table() -> NDArray[np.uint32]:
 
 _TABLE: Final = _table()
 _PLAIN: Final = _TABLE.tolist()
+_TWO: Final = np.arange(1 << 16, dtype=np.uint32)
+"""What each pair of bytes does to the sum."""
+for _ in range(2):
+    _TWO[:] = _TABLE[_TWO & 0xFF] ^ (_TWO >> np.uint32(8))
 
 
 def checksum(data: bytes) -> int:
@@ -47,13 +73,10 @@ def checksum(data: bytes) -> int:
         >>> hex(checksum(b"123456789"))
         '0xc78ab0e5'
     """
-    crc = 0xFFFFFFFF
+    crc = _START
     for byte in data:
         crc = _PLAIN[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return _masked(crc ^ 0xFFFFFFFF)
-
-
-def _masked(crc: int) -> int:
+    crc ^= 0xFFFFFFFF
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
@@ -81,70 +104,69 @@ def checksums(data: NDArray[np.uint8], start: NDArray[np.int64], length: NDArray
         >>> checksums(data, np.array([2]), np.array([9])).tolist() == [checksum(b"123456789")]
         True
     """
-    sums = np.empty(len(start), np.uint64)
-    short = (length >= 4) & (length <= _SHORT)
-    sums[short] = _raw(data, start[short], start[short], start[short] + length[short], _SHORT)
-    for number in np.flatnonzero(length > _SHORT).tolist():
-        sums[number] = _long(data, int(start[number]), int(length[number]))
-    sums ^= np.uint64(0xFFFFFFFF)
-    sums = ((sums >> np.uint64(15) | sums << np.uint64(17)) & np.uint64(0xFFFFFFFF)) + np.uint64(0xA282EAD8)
-    for number in np.flatnonzero(length < 4).tolist():
-        first = int(start[number])
-        sums[number] = checksum(data[first : first + int(length[number])].tobytes())
-    return (sums & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    more = (np.maximum(length, 1) - 1) // _BLOCK  # blocks of a stretch beyond its first one
+    sums = _raw(data, start, length - more * _BLOCK, _START)
+    long = np.flatnonzero(more)
+    if len(long):
+        counts = more[long]
+        each = np.repeat(np.arange(len(long)), counts)
+        nth = np.arange(len(each)) - np.repeat(np.cumsum(counts) - counts, counts)
+        begin = (start + length)[long][each] - (counts[each] - nth) * _BLOCK
+        blocks = _raw(data, begin, np.full(len(begin), _BLOCK), 0).tolist()
+        one, two, three, four = _MOVED
+        place = 0
+        for number, count in zip(long.tolist(), counts.tolist(), strict=True):
+            crc = int(sums[number])
+            for block in blocks[place : place + count]:
+                crc = block ^ one[crc & 255] ^ two[crc >> 8 & 255] ^ three[crc >> 16 & 255] ^ four[crc >> 24]
+            sums[number] = crc
+            place += count
+    sums ^= np.uint32(0xFFFFFFFF)
+    return (sums >> np.uint32(15) | sums << np.uint32(17)) + np.uint32(0xA282EAD8)  # all modulo 2**32
 
 
 def _raw(
-    data: NDArray[np.uint8],
-    first: NDArray[np.int64],
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    width: int,
+    data: NDArray[np.uint8], start: NDArray[np.int64], length: NDArray[np.int64], begin: int
 ) -> NDArray[np.uint32]:
-    """Return the sums of stretches no longer than a width, that begin with 0.
-
-    Leading zeros leave such a sum 0, so that all can have one width. What a record's sum truly
-    begins with is the same as its first four bytes inverted.
+    """Return the sums of stretches of `_BLOCK` bytes at most, side by side, the longest ahead.
 
     Args:
         data: The bytes.
-        first: Where the record of each begins.
         start: Where each begins.
-        end: Where each ends.
-        width: So many bytes are summed.
+        length: How long each is.
+        begin: What a sum is before the first byte.
     """
-    crc = np.zeros(len(start), np.uint32)
-    for back in range(width, 0, -1):
-        place = end - back
-        byte = data[np.maximum(place, 0)].astype(np.uint32)
-        byte ^= np.where(place < first + 4, np.uint32(0xFF), np.uint32(0))
-        byte[place < start] = 0
-        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> np.uint32(8))
-    return crc
+    order = np.argsort((_BLOCK - length).astype(np.uint16), kind="stable")
+    place, pairs = start[order], length[order] >> 1
+    crc = np.full(len(start), begin, np.uint32)
+    most = int(pairs[0]) if len(pairs) else 0
+    for n in np.searchsorted(-pairs, -np.arange(most), "left").tolist():  # so many have one pair more
+        some, at = crc[:n], place[:n]
+        word = data.take(at, mode="wrap").astype(np.uint16)
+        at += 1
+        word |= data.take(at, mode="wrap").astype(np.uint16) << np.uint16(8)
+        at += 1
+        word ^= some.astype(np.uint16)
+        some >>= np.uint32(16)
+        some ^= _TWO.take(word, mode="wrap")
+    odd = np.flatnonzero(length[order] & 1)
+    crc[odd] = _TABLE[(crc[odd] ^ data[place[odd]]) & 0xFF] ^ (crc[odd] >> np.uint32(8))
+    sums = np.empty_like(crc)
+    sums[order] = crc
+    return sums
 
 
-def _long(data: NDArray[np.uint8], first: int, length: int) -> int:
-    """Return the sum of one stretch, of blocks side by side."""
-    end = np.arange(first + length, first, -_BLOCK, dtype=np.int64)[::-1]
-    start = np.maximum(end - _BLOCK, first)
-    crc = 0
-    one, two, three, four = _MOVED
-    for block in _raw(data, np.full(len(end), first), start, end, _BLOCK).tolist():
-        crc = block ^ one[crc & 255] ^ two[crc >> 8 & 255] ^ three[crc >> 16 & 255] ^ four[crc >> 24]
-    return crc
-
-
-def records(path: Path, bad: Complaints) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of each whole record, from 1, and its data.
+def stretches(path: Path, bad: Complaints) -> Iterator[Stretch]:
+    """Yield the whole records of a file, many at a time.
 
     A record whose checksum does not fit is left out; where that of a length does not, nothing says where the next
-    begins, and what follows is left out. Each is a complaint.
+    begins, and what follows is left out. Each is a complaint, made between the records around it.
 
     Raises:
         OSError: It cannot be read.
     """
     with files.plain(path) as file:
-        yield from _Reader(file, bad).records()
+        yield from _Reader(file, bad).stretches()
 
 
 class _Reader:
@@ -156,7 +178,7 @@ class _Reader:
         self._data = b""
         self._number = 0
 
-    def records(self) -> Iterator[tuple[int, bytes]]:
+    def stretches(self) -> Iterator[Stretch]:
         while True:
             start, length = self._walk()
             good = self._headers(start)
@@ -190,15 +212,18 @@ class _Reader:
         fits = checksums(data, start - 12, np.full(len(start), 8)) == _words(data, start - 4)
         return len(start) if fits.all() else int(np.argmin(fits))
 
-    def _checked(self, start: NDArray[np.int64], length: NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
+    def _checked(self, start: NDArray[np.int64], length: NDArray[np.int64]) -> Iterator[Stretch]:
         data = np.frombuffer(self._data, np.uint8)
-        fits = checksums(data, start, length) == _words(data, start + length)
-        for first, size, good in zip(start.tolist(), length.tolist(), fits.tolist(), strict=True):
-            self._number += 1
-            if good:
-                yield self._number, self._data[first : first + size]
-            else:
+        damaged = np.flatnonzero(checksums(data, start, length) != _words(data, start + length)).tolist()
+        begin = 0
+        for end in [*damaged, len(start)]:
+            if begin < end:
+                yield Stretch(self._number + 1, self._data, start[begin:end], length[begin:end])
+            self._number += end - begin
+            if end < len(start):
+                self._number += 1
                 self._bad.add("of a checksum that does not fit, left out", self._number)
+            begin = end + 1
 
     def _more(self) -> bool:
         """Read on; return whether there is more to come out of it."""
