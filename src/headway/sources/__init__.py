@@ -15,6 +15,7 @@ from headway.sources.files import reason
 from headway.sources.folder import files_in, left_aside, together, why_not
 from headway.sources.native import Native, Opened, open_at
 from headway.sources.registry import SOURCES, Source, recognise, unreadable
+from headway.sources.retold import told_once
 from headway.sources.text import clean
 
 __all__ = ["SOURCES", "Source", "load", "load_all"]
@@ -187,6 +188,7 @@ def _walk(folder: Path, asked: Asked, source: str | None = None) -> list[Loaded]
     found = _metered(
         found, [path for (_, name), each in known.items() if name == "mlperfpower" for _, path in each], aside
     )
+    found = told_once(found)  # before one that stays is told what was left aside
     if found and (said := left_aside(aside, folder)):
         found[0] = replace(found[0], warnings=(*found[0].warnings, said))
     return found

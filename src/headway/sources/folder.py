@@ -22,6 +22,7 @@ MAX_FILES: Final = 10_000
 """More files than that are no folder of logs."""
 MAX_DEPTH: Final = 8
 _SAID: Final = 5
+_NAMED: Final = 3
 _DIGITS: Final = re.compile(r"\d+")
 
 
@@ -58,15 +59,14 @@ def together(found: Sequence[Loaded]) -> list[Loaded]:
     those of a job that began again under another number, are attempts of one run where the later
     goes on with the steps of the earlier.
     """
-    runs = told_once([one for one in found if isinstance(one, Run)])
-    place = {id(one): number for number, one in enumerate(found)}
-    placed: list[tuple[int, Loaded]] = [(place[id(one)], one) for one in found if not isinstance(one, Run)]
-    lines = {(one.path, one.name): number for number, one in reversed(list(enumerate(found)))}
-    for _, kin in groupby(sorted(runs, key=_kin), key=lambda run: _kin(run)[:2]):
+    found = told_once(found)
+    runs = sorted((one for one in found if isinstance(one, Run)), key=_kin)
+    place = {(one.path, one.name): number for number, one in reversed(list(enumerate(found)))}
+    placed: list[tuple[int, Loaded]] = [(number, one) for number, one in enumerate(found) if not isinstance(one, Run)]
+    for _, kin in groupby(runs, key=lambda run: _kin(run)[:2]):
         same = [list(group) for _, group in groupby(told_by_ranks(list(kin)), key=lambda run: run.name)]
-        ranked = [(min(lines[run.path, run.name] for run in group), one) for group in same for one in _ranks(group)]
-        order = {id(one): number for number, one in ranked}
-        placed += [(order.get(id(run), min(order.values())), run) for run in _chains([one for _, one in ranked])]
+        ranked = [(min(place[run.path, run.name] for run in group), one) for group in same for one in _ranks(group)]
+        placed += _chains(ranked)
     return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
 
 
@@ -93,17 +93,24 @@ def _joined(runs: Sequence[Run]) -> Run:
     )
 
 
-def _chains(runs: Sequence[Run]) -> list[Run]:
-    """Return runs whose names differ in numbers alone, those that go on with one another as attempts of one."""
-    ordered = sorted(runs, key=lambda run: min((p.open.wall_ns for p in run.processes), default=0))
-    chains: list[list[Run]] = []
-    for run in ordered:
-        chain = next((each for each in chains if _goes_on(each[-1], run)), None)
+def _chains(placed: Sequence[tuple[int, Run]]) -> list[tuple[int, Run]]:
+    """Return runs whose names differ in numbers alone, those that go on with one another as attempts of one.
+
+    Each comes with a place; a chain has that of its first.
+    """
+    ordered = sorted(placed, key=lambda pair: min((p.open.wall_ns for p in pair[1].processes), default=0))
+    chains: list[list[tuple[int, Run]]] = []
+    for number, run in ordered:
+        chain = next((each for each in chains if _goes_on(each[-1][1], run)), None)
         if chain is None:
-            chains.append([run])
+            chains.append([(number, run)])
         else:
-            chain.append(run)
-    return [chain[0] if len(chain) == 1 else _joined(_as_attempts(chain)) for chain in chains]
+            chain.append((number, run))
+    made = []
+    for chain in chains:
+        runs = [run for _, run in chain]
+        made.append((min(number for number, _ in chain), runs[0] if len(runs) == 1 else _joined(_as_attempts(runs))))
+    return made
 
 
 def _goes_on(before: Run, after: Run) -> bool:
@@ -144,12 +151,26 @@ def _as_attempts(chain: Sequence[Run]) -> list[Run]:
 
 
 def left_aside(reasons: Sequence[tuple[Path, str]], folder: Path) -> str:
-    """Return which files of a folder were not read, and why, in a sentence; empty where all were."""
+    """Return which files of a folder were not read, and why, in a sentence; empty where all were.
+
+    Example:
+        >>> left_aside([(Path("d/a"), "it is empty"), (Path("d/b"), "no one knows it"), (Path("d/c"), "it is empty")],
+        ...            Path("d"))
+        '3 files of d were left aside: a, c (it is empty); b (no one knows it)'
+    """
     if not reasons:
         return ""
-    named = ", ".join(f"{clean(str(path.relative_to(folder)))} ({why})" for path, why in reasons[:_SAID])
-    more = f" and {len(reasons) - _SAID} more" if len(reasons) > _SAID else ""
-    return f"{len(reasons)} files of {clean(str(folder), 4096)} were left aside: {named}{more}"
+    by_why: dict[str, list[str]] = {}
+    for path, why in reasons:
+        by_why.setdefault(why, []).append(clean(str(path.relative_to(folder))))
+    said = [f"{_listed(names)} ({why})" for why, names in list(by_why.items())[:_SAID]]
+    more = "; and others" if len(by_why) > _SAID else ""
+    return f"{len(reasons)} files of {clean(str(folder), 4096)} were left aside: {'; '.join(said)}{more}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def why_not(error: HeadwayError) -> str:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.events import Span
 from headway.ledger.history import Run
+from headway.sources.asked import Loaded
 
 _ALIKE: Final = 0.05
 _ALIKE_NS: Final = 60 * NS_PER_S
@@ -22,13 +23,14 @@ _NEAR: Final = 0.8
 """What TensorBoard's files tell goes through that share of the steps of a state or a table, or more."""
 
 
-def told_once(runs: Sequence[Run]) -> list[Run]:
-    """Return runs without those whose log tells what another one tells.
+def told_once(found: Sequence[Loaded]) -> list[Loaded]:
+    """Return what was found without the runs whose log tells what another one tells.
 
     * A trainer's state is saved with each checkpoint: the last one has the steps and evaluations of those before.
     * A trainer writes TensorBoard's files below its folder or beside its table: they have a clock, and it has none.
     """
-    kept = {id(run): run for run in runs}
+    runs = [one for one in found if isinstance(one, Run)]
+    kept: dict[int, Any] = {id(one): one for one in found}
     left: dict[tuple[int, str], list[str]] = {}
     for one, other, why in (*_earlier_states(runs), *_without_clock(runs)):
         if id(one) in kept and id(other) in kept:
