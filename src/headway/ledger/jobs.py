@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, overload
 
 import numpy as np
@@ -73,6 +74,16 @@ class Texts(Sequence[str]):
         for text in texts:
             self.append(text)
 
+    def extend_bytes(self, texts: Sequence[bytes]) -> None:
+        """Add some at once, as UTF-8."""
+        ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts))) + len(self._bytes)
+        self._bytes += b"".join(texts)
+        self._ends.frombytes(ends.tobytes())
+
+    def raw(self, place: int) -> bytes:
+        """Return one as UTF-8."""
+        return bytes(self._bytes[self._ends[place] : self._ends[place + 1]])
+
     def __len__(self) -> int:
         return len(self._ends) - 1
 
@@ -84,9 +95,8 @@ class Texts(Sequence[str]):
 
     def hashes(self) -> Ints:
         """Return a number a text: equal ones have equal ones, and different ones hardly ever."""
-        ends, whole = self._ends, memoryview(self._bytes)
-        found = (hash(bytes(whole[ends[place] : ends[place + 1]])) for place in range(len(self)))
-        return np.fromiter(found, np.int64, len(self))
+        whole = memoryview(self._bytes)
+        return np.fromiter((hash(bytes(whole[low:high])) for low, high in pairwise(self._ends)), np.int64, len(self))
 
     def take(self, places: Ints) -> Texts:
         """Return some of them."""
@@ -175,6 +185,32 @@ class Jobs(Sequence[Job]):
             place = places.get(word)
             column.append(self.place(word) if place is None else place)
 
+    def add_columns(
+        self,
+        ids: Sequence[bytes],
+        milli: Ints,
+        moments: tuple[Ints, Ints, Ints],
+        labels: tuple[Ints, Ints, Ints, Ints],
+        names: Sequence[bytes],
+    ) -> None:
+        """Add several at once.
+
+        Args:
+            ids: Their numbers, as UTF-8.
+            milli: Devices in thousandths, ``(n,)``.
+            moments: As for `add`, each ``(n,)``, with `UNTOLD` for None.
+            labels: In the order of `LABELS`, each ``(n,)``: places that `place` returned.
+            names: What they are called, as UTF-8.
+        """
+        for column, values in zip(
+            (self.milli, self.submit_ns, self.start_ns, self.end_ns), (milli, *moments), strict=True
+        ):
+            column.frombytes(values.astype(np.int64, copy=False).tobytes())
+        for column, values in zip(self.labels.values(), labels, strict=True):
+            column.frombytes(values.astype(np.int32, copy=False).tobytes())
+        self.ids.extend_bytes(ids)
+        self.names.extend_bytes(names)
+
     def place(self, word: str) -> int:
         """Return the place of a label in ``words``, where it is put if it is new."""
         place = self._places.setdefault(word, len(self.words))
@@ -231,16 +267,30 @@ class Jobs(Sequence[Job]):
             [[0, 2]]
         """
         hashes = self.ids.hashes()
-        order = np.argsort(hashes, kind="stable")
+        ordered = np.sort(hashes)
+        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        del ordered
+        if not len(twice):
+            return
+        order = np.concatenate([
+            first + np.flatnonzero(_among(hashes[first : first + _AT_ONCE], twice))
+            for first in range(0, len(hashes), _AT_ONCE)
+        ])  # fmt: skip
         hashes = hashes[order]
-        same = hashes[1:] == hashes[:-1]
-        firsts = np.flatnonzero(same & ~np.concatenate([[False], same[:-1]])) if len(same) else same
-        lasts = np.flatnonzero(same & ~np.concatenate([same[1:], [False]])) if len(same) else same
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-            by_id: dict[str, list[int]] = {}
-            for place in order[first : last + 2].tolist():
-                by_id.setdefault(self.ids[place], []).append(place)
+        order = order[np.argsort(hashes, kind="stable")]
+        hashes.sort()
+        ends = np.flatnonzero(np.concatenate([hashes[1:] != hashes[:-1], [True]])) + 1
+        for first, end in pairwise([0, *ends.tolist()]):
+            places = order[first:end].tolist()
+            by_id: dict[bytes, list[int]] = {}
+            for place in places:
+                by_id.setdefault(self.ids.raw(place), []).append(place)
             yield from (places for places in by_id.values() if len(places) > 1)
+
+
+def _among(values: Ints, known: Ints) -> NDArray[np.bool_]:
+    """Return which values are among those that are known, which are in order."""
+    return known[np.searchsorted(known, values).clip(max=len(known) - 1)] == values
 
 
 def _told(at_ns: int) -> int | None:
