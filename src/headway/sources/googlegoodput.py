@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import json
-import math
 import re
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ from headway.ledger.pieces import Pieces, owned
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
-from headway.sources.intervals import Interval, clip, pair
+from headway.sources.intervals import clip, pair
 from headway.sources.text import Complaints, clean
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ _Payload: Any = msgspec.defstruct(
         ("checkpoint_manager_duration_secs", float | None, None),
     ],
 )
-_Entry: Any = msgspec.defstruct("_Entry", [("jsonPayload", _Payload | None, None)], bases=(_Payload,))
-_decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(_Entry).decode
+_Entry: Any = msgspec.defstruct("_Entry", [("jsonPayload", _Payload | None, None)])
+_decode_entry: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(_Entry).decode
+_decode_payload: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(_Payload).decode
 
 
 class GoogleGoodput:
@@ -141,18 +142,24 @@ def _entries(path: Path, bad: Complaints) -> Iterator[tuple[int, Any]]:
         while line and not line.strip():
             line = file.readline(files.MAX_LINE)
     try:
-        _decode(line)
+        _payload(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         yield from _objects(_text(path), bad)
         return
     for number, line in files.lines(path):
         try:
-            entry = _decode(line)
+            entry = _payload(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if line.strip(b" \t\r\n,[]\0"):
                 bad.add("no entry, left out", number, str(error))
             continue
-        yield number, entry if entry.jsonPayload is None else entry.jsonPayload
+        yield number, entry
+
+
+def _payload(line: bytes) -> Any:
+    """Return what an entry says, or the line where that is all of it."""
+    payload = _decode_entry(line).jsonPayload
+    return _decode_payload(line) if payload is None else payload
 
 
 def _text(path: Path) -> Iterator[str]:
@@ -182,7 +189,9 @@ def _objects(pieces: Iterator[str], bad: Complaints) -> Iterator[tuple[int, Any]
         counted = at
         try:
             found, at = _json.raw_decode(text, at)
-            entry = msgspec.convert(found, _Entry)
+            entry = msgspec.convert(found, _Entry).jsonPayload
+            if entry is None:
+                entry = msgspec.convert(found, _Payload)
         except (ValueError, RecursionError) as error:  # a ValidationError is a ValueError
             odd = not isinstance(error, msgspec.ValidationError)  # then nothing was read, and `at` stands still
             bad.add("no entry, left out", line, "its JSON is malformed" if odd else str(error))
@@ -190,7 +199,7 @@ def _objects(pieces: Iterator[str], bad: Complaints) -> Iterator[tuple[int, Any]
                 following = _NEXT.search(text, at + 1)
                 at = following.end() - 1 if following else len(text)
             continue
-        yield line, entry if entry.jsonPayload is None else entry.jsonPayload
+        yield line, entry
 
 
 def _ns(seconds: float) -> int:
@@ -199,7 +208,7 @@ def _ns(seconds: float) -> int:
     Raises:
         ValueError: It is no moment from 1970 on that 64 bits can hold.
     """
-    if not math.isfinite(seconds) or not 0 <= seconds * NS_PER_S < BOUND:
+    if not 0 <= seconds * NS_PER_S < BOUND:  # NaN neither
         raise ValueError(f"its time, {clean(str(seconds), 40)}, is out of range")
     whole = int(seconds)
     return whole * NS_PER_S + round((seconds - whole) * NS_PER_S)
@@ -219,6 +228,9 @@ class _Job:
     steps: tuple[array[int], array[int]] = field(default_factory=lambda: (_array(), _array()))
     saves: list[Span] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._watched = [(attrgetter(f"{name}_time"), times.append) for name, times in self.moments.items()]
+
     def take(self, entry: Any) -> None:
         """Keep what an entry says.
 
@@ -237,9 +249,9 @@ class _Job:
         self.n += 1
 
     def _take_rare(self, entry: Any) -> bool:
-        for name, times in self.moments.items():
-            if (at := getattr(entry, f"{name}_time")) is not None:
-                times.append(_ns(at))
+        for watched, keep in self._watched:
+            if (at := watched(entry)) is not None:
+                keep(_ns(at))
                 return True
         for side, at in enumerate((entry.custom_badput_event_start_time, entry.custom_badput_event_end_time)):
             if at is not None:
@@ -263,24 +275,25 @@ class _Job:
         """Return the run of this job."""
         if devices is None:
             warnings = [*warnings, "the number of devices is not in the log and 1 is counted; give it with --devices"]
-        all_times = {name: np.unique(np.array(times, np.int64)) for name, times in self.moments.items()}
-        customs = {
-            kind: tuple(np.unique(np.array(times, np.int64)) for times in both) for kind, both in self.customs.items()
-        }
-        number, at = (np.array(column, np.int64) for column in self.steps)
-        order = np.lexsort((number, at))
-        number, at = number[order], at[order]
-        begins = _begins(all_times, [*customs.values()], at, [span.start for span in self.saves], warnings)
+        all_times = {name: _once(times) for name, times in self.moments.items()}
+        customs = {kind: (_once(starts), _once(ends)) for kind, (starts, ends) in self.customs.items()}
+        number, at = (np.frombuffer(column, np.int64) for column in self.steps)
+        if not np.all(at[1:] > at[:-1]):
+            order = np.lexsort((number, at))
+            number, at = number[order], at[order]
+        self.saves.sort(key=lambda span: span.start)
+        saved = np.array([span.start for span in self.saves], np.int64)
+        begins = _begins(all_times, [*customs.values()], at, saved, warnings)
         processes = []
         for place, begin in enumerate(begins):
             until = begins[place + 1] if place + 1 < len(begins) else BOUND
-            low, high = np.searchsorted(at, [begin, until]).tolist()
+            (low, high), some = np.searchsorted(at, [begin, until]).tolist(), np.searchsorted(saved, [begin, until])
             attempt = _Attempt(
                 begin,
                 {name: _within(times, begin, until) for name, times in all_times.items()},
                 {kind: tuple(_within(times, begin, until) for times in both) for kind, both in customs.items()},
                 (number[low:high], at[low:high]),
-                [span for span in self.saves if begin <= span.start < until],
+                self.saves[slice(*some.tolist())],
                 until,
             )
             opened = Open(
@@ -292,16 +305,22 @@ class _Job:
         return Run(name, GoogleGoodput.name, tuple(processes), clean(str(path), 4096), tuple(warnings))
 
 
+def _once(times: array[int]) -> Ints:
+    """Return times in their order, each once."""
+    column = np.frombuffer(times, np.int64)
+    return column if np.all(column[1:] > column[:-1]) else np.unique(column)
+
+
 def _within(times: Ints, begin: int, until: int) -> Ints:
     low, high = np.searchsorted(times, [begin, until])
     return times[low:high]
 
 
 def _begins(
-    moments: dict[str, Ints], customs: list[Any], steps: Ints, others: list[int], warnings: list[str]
+    moments: dict[str, Ints], customs: list[tuple[Ints, Ints]], steps: Ints, saved: Ints, warnings: list[str]
 ) -> list[int]:
     """Return when each attempt began: a job start is another host's unless there was a step, an end or a minute."""
-    columns = [*moments.values(), *(times for both in customs for times in both), steps, np.array(others, np.int64)]
+    columns = [*moments.values(), *(times for both in customs for times in both), steps, saved]
     earliest = min(int(column.min()) for column in columns if len(column))
     progress = np.sort(np.concatenate([steps, moments[_DONE]]))
     begins: list[int] = []
@@ -340,13 +359,13 @@ class _Attempt:
         moments = [int(column.max()) for column in columns if len(column)] + [span.end for span in self.saves]
         end = min(max([self.begin, *moments]), self.until)
         number, start, marks = self._numbers()
-        ends = np.append(start[1:], end)
+        ends = np.append(start[1:], end)[: len(start)]
         kept = ends > start
-        rows = Rows(number[kept], start[kept], ends[kept])
+        rows = Rows(number, start, ends) if kept.all() else Rows(number[kept], start[kept], ends[kept])
         spans = self._spans(end)
         loads = self._intervals(_LOAD, self.moments[f"{_LOAD}_start"], self.moments[f"{_LOAD}_end"], end)
         first = int(start[0]) if len(start) else end
-        spans += [Span(category=LOADING, start=low, end=high) for low, high in clip(loads, self.begin, first)]
+        spans += [Span(category=LOADING, start=low, end=high) for low, high in clip(loads, self.begin, first).tolist()]
         if len(rows):
             rows = Rows(rows.step, rows.start, rows.end, {"source": _shared(rows, loads, spans)})
         ending: AnyEvent = (
@@ -362,17 +381,9 @@ class _Attempt:
             if missing:
                 self.warnings.append(f"{missing} steps are not logged: their time is in the steps before them")
             return number, at, []
-        kept: list[int] = []
-        marks: list[Restored] = []
-        seen: dict[int, int] = {}
-        for place, (step, time) in enumerate(zip(number.tolist(), at.tolist(), strict=True)):
-            if step in seen:
-                if time - seen[step] <= TOGETHER_NS:
-                    continue
-                marks.append(Restored(step=step - 1, at=time))
-                seen = {}
-            seen[step] = time
-            kept.append(place)
+        _, first, which = np.unique(number, return_index=True, return_inverse=True)
+        together = bool(np.all(at - at[first][which] <= TOGETHER_NS))
+        kept, marks = (np.sort(first), []) if together else _restarts(number, at)
         if repeats := len(number) - len(kept):
             self.warnings.append(
                 f"{repeats} steps are reported again, as by another host, and count once from their first report; "
@@ -394,30 +405,49 @@ class _Attempt:
             found.append(
                 (CUSTOM.get(kind) or span_category(f"custom:{kind}"), self._intervals(kind, starts, ends, end))
             )
-        spans = [Span(category=category, start=low, end=high) for category, pairs in found for low, high in pairs]
-        cut = [(span.category, clip([(span.start, span.end)], self.begin, end)) for span in self.saves]
-        return spans + [Span(category=category, start=low, end=high) for category, pairs in cut for low, high in pairs]
+        spans = [
+            Span(category=category, start=low, end=high) for category, pairs in found for low, high in pairs.tolist()
+        ]
+        return spans + [
+            Span(category=span.category, start=max(span.start, self.begin), end=min(span.end, end))
+            for span in self.saves
+            if max(span.start, self.begin) < min(span.end, end)
+        ]
 
-    def _intervals(self, what: str, starts: Ints, ends: Ints, end: int) -> list[Interval]:
-        """Return the intervals between starts and ends; of several hosts' the first start and the first end."""
-        if len(starts) == len(ends) and np.all(starts < ends) and np.all(ends[:-1] <= starts[1:]):
-            return list(zip(starts.tolist(), ends.tolist(), strict=True))
-        found = pair(starts.tolist(), ends.tolist())
-        intervals = list(found.intervals)
-        lone = ends[np.searchsorted(starts, ends) == 0]
-        if len(lone):
-            self.warnings.append(f"{len(lone)} ends of {what} have no start: their time is unknown")
+    def _intervals(self, what: str, starts: Ints, ends: Ints, end: int) -> Ints:
+        """Return the intervals between starts and ends, ``(n, 2)``; of several hosts' the first start and end."""
+        found = pair(starts, ends)
+        intervals = found.intervals
+        lone = int(np.searchsorted(ends, starts[0], side="right")) if len(starts) else len(ends)
+        if lone:
+            self.warnings.append(f"{lone} ends of {what} have no start: their time is unknown")
         if found.left_open is not None:
             if len(self.steps[1]) and self.steps[1][-1] > found.left_open and what != _LOAD:
                 self.warnings.append(f"the last {what} has no end: its time is unknown")
             elif what != _LOAD:
-                intervals.append((found.left_open, end))
+                intervals = np.append(intervals, [[found.left_open, end]], axis=0)
         return clip(intervals, self.begin, end)
 
 
-def _shared(rows: Rows, loads: list[Interval], spans: list[Span]) -> Ints:
+def _restarts(number: Ints, at: Ints) -> tuple[Ints, list[Restored]]:
+    """Return the places of reports that count, and where the numbers went back: a step that is reported much later."""
+    kept: list[int] = []
+    marks: list[Restored] = []
+    seen: dict[int, int] = {}
+    for place, (step, time) in enumerate(zip(number.tolist(), at.tolist(), strict=True)):
+        if step in seen:
+            if time - seen[step] <= TOGETHER_NS:
+                continue
+            marks.append(Restored(step=step - 1, at=time))
+            seen = {}
+        seen[step] = time
+        kept.append(place)
+    return np.array(kept, np.int64), marks
+
+
+def _shared(rows: Rows, loads: Ints, spans: list[Span]) -> Ints:
     """Return how long each row loaded data, less what spans own of that [ns]."""
-    low, high = np.array(loads, np.int64).reshape(-1, 2).T
+    low, high = loads.T
     taken = np.array([(span.start, span.end) for span in spans], np.int64).reshape(-1, 2).T
     pieces = _merged(owned(low.copy(), high.copy()).without(owned(taken[0].copy(), taken[1].copy())))
     total = np.append(0, np.cumsum(pieces.end - pieces.start))

@@ -2,78 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Ints = NDArray[np.int64]
 
 Interval = tuple[int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Paired:
     """What starts and stops make.
 
     Attributes:
-        intervals: Each start with its stop, in order.
+        intervals: Each start with its stop, in order, ``(n, 2)``.
         left_open: The start that has no stop; None where all have.
         n_unmatched: Stops that have no start.
     """
 
-    intervals: tuple[Interval, ...]
+    intervals: Ints
     left_open: int | None = None
     n_unmatched: int = 0
 
 
-def pair(starts: Collection[int], stops: Collection[int], first: int | None = None) -> Paired:
+def pair(starts: ArrayLike, stops: ArrayLike, first: int | None = None) -> Paired:
     """Return the intervals between starts and stops.
 
     A second start inside an interval does not begin another. A start and a stop of one time are
     the next interval's and the last one's; where none is open, an interval of no length.
 
     Args:
-        starts: When intervals began.
-        stops: When intervals ended.
+        starts: When intervals began, ``(n,)``.
+        stops: When intervals ended, ``(m,)``.
         first: When the first began if its start is missing; None: such a stop has none.
 
     Example:
-        >>> pair([5, 20], [20, 30]).intervals
-        ((5, 20), (20, 30))
-        >>> pair([20], [20, 30], first=0).intervals
-        ((0, 20), (20, 30))
+        >>> pair([5, 20], [20, 30]).intervals.tolist()
+        [[5, 20], [20, 30]]
+        >>> pair([20], [20, 30], first=0).intervals.tolist()
+        [[0, 20], [20, 30]]
     """
-    began, ended = set(starts), set(stops)
-    opened = first if ended and (not began or min(ended) <= min(began)) else None
-    found: list[Interval] = []
-    unmatched = 0
-    for time in sorted(began | ended):
-        if opened is not None and time in ended:
-            found.append((opened, time))
-            opened = time if time in began else None
-        elif time in ended and time in began:
-            found.append((time, time))
-        elif time in ended:
-            unmatched += 1
-        elif opened is None:
-            opened = time
-    return Paired(tuple(found), opened, unmatched)
+    began, ended = np.unique(np.asarray(starts, np.int64)), np.unique(np.asarray(stops, np.int64))
+    if len(began) == len(ended) and np.all(began < ended) and np.all(ended[:-1] <= began[1:]):
+        return Paired(np.stack([began, ended], axis=1))  # one after the other, as they mostly are
+    if first is not None and len(ended) and (not len(began) or ended[0] <= began[0]):
+        opened = first
+    else:
+        opened, first = 0, None
+    times = np.union1d(began, ended)
+    starts_here, stops_here = (np.isin(times, some, assume_unique=True) for some in (began, ended))
+    place = np.arange(1, len(times) + 1)
+    # Where both are, what was open before is open after: the last time that has only one of them decides.
+    decided = np.maximum.accumulate(np.where(starts_here != stops_here, place, 0))
+    is_open = np.append(first is not None, np.append(first is not None, starts_here)[decided])
+    before, after = is_open[:-1], is_open[1:]
+    begins = np.maximum.accumulate(np.where(after & (stops_here | ~before), place, 0))
+    since = np.append(opened, times)[np.append(0, begins)[:-1]]
+    alone = stops_here & starts_here & ~before
+    found = (stops_here & before) | alone
+    left = int(np.append(opened, times)[begins[-1]]) if len(times) and after[-1] else None
+    unmatched = int(np.count_nonzero(stops_here & ~starts_here & ~before))
+    return Paired(np.stack([np.where(alone, times, since)[found], times[found]], axis=1), left, unmatched)
 
 
-def clip(intervals: Iterable[Interval], begin: int, end: int) -> list[Interval]:
-    """Return what of the intervals lies between two times; those of no length are dropped.
+def clip(intervals: ArrayLike, begin: int, end: int) -> Ints:
+    """Return what of the intervals, ``(n, 2)``, lies between two times; those of no length are dropped.
 
     Example:
-        >>> clip([(0, 5), (4, 20), (20, 30)], 3, 20)
-        [(3, 5), (4, 20)]
+        >>> clip([(0, 5), (4, 20), (20, 30)], 3, 20).tolist()
+        [[3, 5], [4, 20]]
     """
-    cut = ((max(first, begin), min(last, end)) for first, last in intervals)
-    return [(first, last) for first, last in cut if first < last]
+    every = np.asarray(intervals, np.int64).reshape(-1, 2)
+    first, last = np.maximum(every[:, 0], begin), np.minimum(every[:, 1], end)
+    some = first < last
+    return np.stack([first[some], last[some]], axis=1)
 
 
-def outside(intervals: Sequence[Interval], begin: int, end: int) -> int:
-    """Return how much of the intervals lies outside two times.
+def outside(intervals: ArrayLike, begin: int, end: int) -> int:
+    """Return how much of the intervals, ``(n, 2)``, lies outside two times.
 
     Example:
         >>> outside([(0, 5), (4, 20)], 3, 18)
         5
     """
-    inside = sum(last - first for first, last in clip(intervals, begin, end))
-    return sum(last - first for first, last in intervals) - inside
+    every, inside = np.asarray(intervals, np.int64).reshape(-1, 2), clip(intervals, begin, end)
+    return int((every[:, 1] - every[:, 0]).sum() - (inside[:, 1] - inside[:, 0]).sum())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -17,15 +18,20 @@ from headway.events import AnyEvent, Close, Notice, Open, Saved, Span
 from headway.ledger.history import Process, Rows, Run
 from headway.sources import files, mlperfpower
 from headway.sources.asked import Asked
-from headway.sources.intervals import Interval, clip, outside, pair
-from headway.sources.mllog import MARK, Log, Record, read, whole
+from headway.sources.intervals import clip, outside, pair
+from headway.sources.mllog import KEYS, MARK, NAMES, Log, Records, Stop, read, whole
 from headway.sources.text import clean
 from headway.units import show_seconds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
 
 _SLACK_NS: Final = 10_000_000
 """Lines of one moment are written up to some milliseconds apart; less outside the run is not worth a word [ns]."""
 _PIECE: Final = 1 << 20
-_PLACEHOLDER: Final = "PLACEHOLDER"
+_STOP, _INIT, _START = (KEYS.index(key) for key in ("run_stop", "init_start", "run_start"))
 _NO_EVALUATION: Final = (
     "evaluation time is not logged, there are no eval_start and eval_stop: "
     "it is unknown, not zero, and inside the blocks"
@@ -57,7 +63,7 @@ class MLPerf:
                 path=str(path),
             )
         groups = _by_run(segments)
-        title = _title(log.records, path)
+        title = _title(log.facts, path)
         runs = []
         for number, group in enumerate(groups, 1):
             name = title if len(groups) == 1 else f"{title} #{number}"
@@ -77,44 +83,48 @@ def _has_mark(path: Path) -> bool:
     return False
 
 
-def split(records: Sequence[Record]) -> list[list[Record]]:
+def split(records: Records) -> list[Records]:
     """Return the records of each time a program ran, from its first ``init_start`` or ``run_start`` on.
-
-    Args:
-        records: In the order of time.
 
     Example:
         >>> keys = ["init_start", "init_start", "run_start", "run_stop", "init_start", "run_start"]
-        >>> [len(segment) for segment in split([Record(time, key) for time, key in enumerate(keys)])]
+        >>> codes = np.array([KEYS.index(key) for key in keys], np.uint8)
+        >>> [len(segment) for segment in split(Records(np.arange(6), codes, [Stop(3, "success", 4)]))]
         [4, 2]
     """
-    last_start = max((record.time_ns for record in records if record.key == "run_start"), default=0)
-    segments: list[list[Record]] = []
-    seen: set[str] = set()
-    for record in records:
-        again = "run_stop" in seen or (
-            "run_start" in seen and record.key == "init_start" and record.time_ns < last_start
-        )
-        if record.key in {"init_start", "run_start"} and (again or not segments):
-            segments.append([])
+    starts = records.of("run_start")
+    last_start = int(starts.max()) if len(starts) else 0
+    begins: list[tuple[int, int]] = []  # the first record of each, and how many stops come before
+    seen: set[int] = set()
+    n_stops = 0
+    marks = np.flatnonzero((records.codes >= _STOP) & (records.codes <= _START))
+    for place, code, at in zip(
+        marks.tolist(), records.codes[marks].tolist(), records.times[marks].tolist(), strict=True
+    ):
+        again = _STOP in seen or (_START in seen and code == _INIT and at < last_start)
+        if code != _STOP and (again or not begins):
+            begins.append((place, n_stops))
             seen = set()
-        if segments:
-            segments[-1].append(record)
-            seen.add(record.key)
-    return segments
+        n_stops += code == _STOP
+        if begins:
+            seen.add(code)
+    return [
+        Records(records.times[place:after], records.codes[place:after], records.stops[n:until])
+        for (place, n), (after, until) in pairwise([*begins, (len(records), n_stops)])
+    ]
 
 
-def _by_run(segments: Sequence[list[Record]]) -> list[list[list[Record]]]:
+def _by_run(segments: Sequence[Records]) -> list[list[Records]]:
     """Return the segments of each run: one that ended without ``run_stop`` goes on in the next."""
-    groups: list[list[list[Record]]] = [[]]
+    groups: list[list[Records]] = [[]]
     for segment in segments:
         groups[-1].append(segment)
-        if any(record.key == "run_stop" for record in segment):
+        if segment.stops:
             groups.append([])
     return [group for group in groups if group]
 
 
-def _run(name: str, path: Path, log: Log, group: Sequence[list[Record]], devices: int | None) -> Run:
+def _run(name: str, path: Path, log: Log, group: Sequence[Records], devices: int | None) -> Run:
     warnings = list(log.warnings)
     if len(group) > 1:
         warnings.append(
@@ -137,21 +147,14 @@ def _run(name: str, path: Path, log: Log, group: Sequence[list[Record]], devices
 
 def devices_of(log: Log) -> int | None:
     """Return how many devices a log says it ran on; None where it does not say."""
-    said: dict[str, Any] = {**log.system}
-    for record in log.records:
-        said.setdefault(record.key, record.value)
+    said: dict[str, Any] = log.facts | log.system
     nodes, each = whole(said.get("number_of_nodes")), whole(said.get("accelerators_per_node"))
     return nodes * each if nodes and each else whole(said.get("number_of_ranks"))
 
 
-def _title(records: Sequence[Record], path: Path) -> str:
+def _title(facts: Mapping[str, Any], path: Path) -> str:
     """Return benchmark, organisation and platform; what is missing is told by the file's name."""
-    said: dict[str, str] = {}
-    for record in records:
-        if isinstance(record.value, str) and _PLACEHOLDER not in record.value:
-            said.setdefault(record.key, clean(record.value, 60))
-    keys = ("submission_benchmark", "submission_org", "submission_platform")
-    parts = [said[key] for key in keys if said.get(key)]
+    parts = [said for key in NAMES if (said := clean(facts.get(key, ""), 60))]
     return " · ".join(parts if len(parts) > 1 else [*parts, clean(path.stem)])
 
 
@@ -159,20 +162,20 @@ def _title(records: Sequence[Record], path: Path) -> str:
 class _Segment:
     """One time a program ran, made a process."""
 
-    records: Sequence[Record]
+    records: Records
     warnings: list[str] = field(default_factory=list)
 
     def process(self, opened: Open) -> Process:
         """Return the process; its open line is given its times."""
         begin, start = self._begin()
         stop = self._stop(start)
-        end = self.records[-1].time_ns if stop is None else stop.time_ns
+        end = int(self.records.times[-1]) if stop is None else stop.time_ns
         events: list[AnyEvent] = self._ending(stop, begin, end)
-        steps: list[Interval] = []
+        steps = clip((), 0, 0)
         if start is not None and start < end:
             steps = self._steps(start, end)
-            if steps[0][0] > start:
-                events.append(Span(category="unaccounted", start=start, end=steps[0][0]))
+            if (first := int(steps[0, 0])) > start:
+                events.append(Span(category="unaccounted", start=start, end=first))
             events += self._evaluations(start, end)
         return Process(
             msgspec.structs.replace(opened, wall_ns=begin, mono_ns=begin),
@@ -181,27 +184,24 @@ class _Segment:
             tuple(self.warnings),
         )
 
-    def _times(self, key: str) -> list[int]:
-        return [record.time_ns for record in self.records if record.key == key]
-
     def _begin(self) -> tuple[int, int | None]:
         """Return when the program began, and when its run did [ns]."""
-        inits, starts = self._times("init_start"), self._times("run_start")
-        if not inits:
+        inits, starts = (self.records.of(key) for key in ("init_start", "run_start"))
+        if not len(inits):
             self.warnings.append("init_start is not logged: what the startup took is unknown, not zero")
-        if not starts:
+        if not len(starts):
             self.warnings.append("run_start is not logged: the log ends in the startup")
-        return min([*inits, *starts]), min(starts, default=None)
+        return int(np.concatenate([inits, starts]).min()), int(starts.min()) if len(starts) else None
 
-    def _stop(self, start: int | None) -> Record | None:
-        stops = [record for record in self.records if record.key == "run_stop" and record.time_ns >= (start or 0)]
+    def _stop(self, start: int | None) -> Stop | None:
+        stops = [stop for stop in self.records.stops if stop.time_ns >= (start or 0)]
         if stops:
             # In one millisecond several ranks may say it: then one that failed counts.
-            return max(stops, key=lambda record: (record.time_ns, record.status != "success", record.status))
+            return max(stops, key=lambda stop: (stop.time_ns, stop.status != "success", stop.status))
         self.warnings.append("run_stop is not logged: the log was cut, and ends with its last line")
         return None
 
-    def _ending(self, stop: Record | None, begin: int, end: int) -> list[AnyEvent]:
+    def _ending(self, stop: Stop | None, begin: int, end: int) -> list[AnyEvent]:
         if stop is None:
             return [Notice(name="log_end", at=end)]
         if not stop.status:
@@ -212,40 +212,41 @@ class _Segment:
         # Nothing was ever saved: so the ledger counts every step as lost.
         return [Saved(step=-1, at=begin), Close(at=end, reason="failed")]
 
-    def _steps(self, start: int, end: int) -> list[Interval]:
-        """Return the blocks, or the epochs where there are none, or the run."""
+    def _steps(self, start: int, end: int) -> Ints:
+        """Return the blocks, or the epochs where there are none, or the run, ``(n, 2)``."""
         for kind in ("block", "epoch"):
-            found = pair(self._times(f"{kind}_start"), self._times(f"{kind}_stop"), first=start)
-            intervals = list(found.intervals)
+            found = pair(self.records.of(f"{kind}_start"), self.records.of(f"{kind}_stop"), first=start)
+            intervals = found.intervals
             if found.left_open is not None and found.left_open < end:
-                intervals.append((found.left_open, end))
+                intervals = np.append(intervals, [[found.left_open, end]], axis=0)
                 self.warnings.append(f"the last {kind} has no {kind}_stop: it is counted to the end of the run")
             self._warn_outside(f"{kind}s", intervals, start, end)
-            if inside := clip(intervals, start, end):
+            if len(inside := clip(intervals, start, end)):
                 return inside
         self.warnings.append("neither blocks nor epochs are logged: the whole run counts as one step")
-        return [(start, end)]
+        return clip([(start, end)], start, end)
 
     def _evaluations(self, start: int, end: int) -> list[Span]:
-        found = pair(self._times("eval_start"), self._times("eval_stop"))
-        intervals = list(found.intervals)
+        found = pair(self.records.of("eval_start"), self.records.of("eval_stop"))
+        intervals = found.intervals
         if found.left_open is not None and found.left_open < end:
-            intervals.append((found.left_open, end))
+            intervals = np.append(intervals, [[found.left_open, end]], axis=0)
             self.warnings.append("the last evaluation has no eval_stop: it is counted to the end of the run")
         if found.n_unmatched:
             self.warnings.append(f"{found.n_unmatched} eval_stop without eval_start: their evaluation time is unknown")
-        if not intervals and not found.n_unmatched:
+        if not len(intervals) and not found.n_unmatched:
             self.warnings.append(_NO_EVALUATION)
         self._warn_outside("evaluations", intervals, start, end)
-        return [Span(category="evaluation", start=first, end=last) for first, last in clip(intervals, start, end)]
+        return [
+            Span(category="evaluation", start=first, end=last) for first, last in clip(intervals, start, end).tolist()
+        ]
 
-    def _warn_outside(self, what: str, intervals: Sequence[Interval], start: int, end: int) -> None:
+    def _warn_outside(self, what: str, intervals: Ints, start: int, end: int) -> None:
         left_out = outside(intervals, start, end)
         if left_out > _SLACK_NS:
             amount = show_seconds(left_out / NS_PER_S)
             self.warnings.append(f"{amount} of {what} lie outside run_start and run_stop and are left out")
 
 
-def _rows(steps: Iterable[Interval]) -> Rows:
-    times = np.array(list(steps), np.int64).reshape(-1, 2)
-    return Rows(np.arange(len(times), dtype=np.int64), times[:, 0].copy(), times[:, 1].copy())
+def _rows(steps: Ints) -> Rows:
+    return Rows(np.arange(len(steps), dtype=np.int64), steps[:, 0], steps[:, 1])
