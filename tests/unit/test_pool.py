@@ -1,5 +1,6 @@
 """The ledger of a pool, in hours that can be counted by hand."""
 
+import random
 from collections import Counter
 from unittest import mock
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway import account
+from headway.ledger import jobs as jobs_module
 from headway.ledger.history import Outage, Pool
 from headway.ledger.jobs import Job, Jobs
 
@@ -138,6 +140,23 @@ def test_jobs_of_one_number_are_found_in_their_order():
     for place, one in enumerate(columns):
         by_id.setdefault(one.id, []).append(place)
     assert sorted(columns.several()) == sorted(places for places in by_id.values() if len(places) > 1)
+
+
+@pytest.mark.parametrize("mix", [jobs_module._MIX, 0])  # 0: hardly anything tells jobs apart at first sight
+def test_a_job_that_says_the_same_as_one_before_is_taken_out(monkeypatch, mix):
+    monkeypatch.setattr(jobs_module, "_MIX", mix)
+    chance = random.Random(3)
+    for n in (0, 1, 2, 30, 300):
+        jobs = [
+            Job(id=chance.choice(["", "7", "8", "ä"]), milli=chance.randrange(2), state=chance.choice("ab"),
+                start_ns=chance.choice([None, 1]), name=chance.choice(["", "x"]))
+            for _ in range(n)
+        ]  # fmt: skip
+        columns = Jobs.of(jobs)
+        assert columns.drop_repeated() == n - len(set(jobs))
+        assert [*columns] == list(dict.fromkeys(jobs))
+        columns.append(job(0, 1))
+        assert columns[-1] == job(0, 1)
 
 
 def test_a_sum_beyond_64_bits_is_exact():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, overload
@@ -19,7 +19,10 @@ LABELS: Final = ("state", "user", "account", "partition")
 """By what the ledger of a pool can be split."""
 UNTOLD: Final = -(1 << 63)
 """A moment that nobody tells, in a column."""
+_NUMBERS: Final = ("milli", "submit_ns", "start_ns", "end_ns")
 _AT_ONCE: Final = 1 << 16
+_MIX: Final = 0x5851F42D4C957F2D
+"""Odd, and of no pattern: times it, plus the next, again and again, many numbers make one that tells them apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +98,30 @@ class Texts(Sequence[str]):
 
     def hashes(self) -> Ints:
         """Return a number a text: equal ones have equal ones, and different ones hardly ever."""
-        whole = memoryview(self._bytes)
-        return np.fromiter((hash(bytes(whole[low:high])) for low, high in pairwise(self._ends)), np.int64, len(self))
+        found = np.empty(len(self), np.int64)
+        for low in range(0, len(self), _AT_ONCE):
+            ends = self._ends[low : low + _AT_ONCE + 1]
+            part = bytes(self._bytes[ends[0] : ends[-1]])
+            cuts = (np.frombuffer(ends, np.int64) - ends[0]).tolist()
+            texts = map(part.__getitem__, map(slice, cuts, cuts[1:]))
+            found[low : low + len(cuts) - 1] = np.fromiter(map(hash, texts), np.int64, len(cuts) - 1)
+        return found
+
+    def same(self, places: Ints, others: Ints) -> NDArray[np.bool_]:
+        """Return, pair by pair of places, whether the same text is at both."""
+        pairs = zip(map(self.raw, places), map(self.raw, others), strict=True)
+        return np.fromiter((one == other for one, other in pairs), bool, len(places))
+
+    def drop(self, places: Ints) -> None:
+        """Take out some, told by their places in order."""
+        ends, kept, begin = self._ends, bytearray(), 0
+        for place in places.tolist():
+            kept += self._bytes[ends[begin] : ends[place]]
+            begin = place + 1
+        kept += self._bytes[ends[begin] :]
+        lengths = np.delete(np.diff(np.frombuffer(ends, np.int64)), places)
+        self._bytes, self._ends = kept, array("q", [0])
+        self._ends.frombytes(np.cumsum(lengths, out=lengths).data.cast("B"))
 
     def take(self, places: Ints) -> Texts:
         """Return some of them."""
@@ -266,31 +291,75 @@ class Jobs(Sequence[Job]):
             >>> list(jobs.several())
             [[0, 2]]
         """
-        hashes = self.ids.hashes()
-        ordered = np.sort(hashes)
-        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-        del ordered
-        if not len(twice):
-            return
-        order = np.concatenate([
-            first + np.flatnonzero(_among(hashes[first : first + _AT_ONCE], twice))
-            for first in range(0, len(hashes), _AT_ONCE)
-        ])  # fmt: skip
-        hashes = hashes[order]
-        order = order[np.argsort(hashes, kind="stable")]
-        hashes.sort()
-        ends = np.flatnonzero(np.concatenate([hashes[1:] != hashes[:-1], [True]])) + 1
-        for first, end in pairwise([0, *ends.tolist()]):
-            places = order[first:end].tolist()
-            by_id: dict[bytes, list[int]] = {}
-            for place in places:
-                by_id.setdefault(self.ids.raw(place), []).append(place)
-            yield from (places for places in by_id.values() if len(places) > 1)
+        order, begins = _alike(self.ids.hashes())
+        for first, end in pairwise([*begins.tolist(), len(order)]):
+            yield from _by(self.ids.raw, order[first:end].tolist())
+
+    def drop_repeated(self) -> int:
+        """Take out each job that says in all the same as one before; return how many.
+
+        Example:
+            >>> jobs = Jobs.of(Job(id="7", milli=milli, state="") for milli in (0, 1, 0))
+            >>> jobs.drop_repeated(), [job.milli for job in jobs]
+            (1, [0, 1])
+        """
+        mixed = self.ids.hashes()
+        for told in (self.names.hashes(), *map(self.column, (*_NUMBERS, *LABELS))):
+            mixed *= _MIX
+            mixed += told
+        order, begins = _alike(mixed)
+        del mixed, told
+        if not len(order):
+            return 0
+        firsts = np.repeat(order[begins], np.diff(begins, append=len(order)))
+        same = self.ids.same(order, firsts) & self.names.same(order, firsts)
+        for name in (*_NUMBERS, *LABELS):
+            same &= self.column(name)[order] == self.column(name)[firsts]
+        out = order[same & (order != firsts)].tolist()
+        ends = [*begins[1:].tolist(), len(order)]
+        for group in np.flatnonzero(~np.logical_and.reduceat(same, begins)).tolist():  # of two jobs one number was made
+            others = order[begins[group] : ends[group]][~same[begins[group] : ends[group]]].tolist()
+            out += [place for alike in _by(self.__getitem__, others) for place in alike[1:]]
+        self._drop(np.array(sorted(out), np.int64))
+        return len(out)
+
+    def _drop(self, places: Ints) -> None:
+        self.ids.drop(places)
+        self.names.drop(places)
+        for name in _NUMBERS:
+            setattr(self, name, array("q", np.delete(self.column(name), places).tobytes()))
+        for name in LABELS:
+            self.labels[name] = array("i", np.delete(self.column(name), places).tobytes())
+
+
+def _by(tell: Callable[[int], object], places: list[int]) -> Iterator[list[int]]:
+    """Yield those of some places of which the same is told, where there are several."""
+    found: dict[object, list[int]] = {}
+    for place in places:
+        found.setdefault(tell(place), []).append(place)
+    yield from (alike for alike in found.values() if len(alike) > 1)
+
+
+def _alike(numbers: Ints) -> tuple[Ints, Ints]:
+    """Return the places of numbers that are there again, equal ones side by side, and where each lot begins."""
+    values = np.sort(numbers)
+    twice = np.unique(values[1:][values[1:] == values[:-1]])
+    del values
+    if not len(twice):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    order = np.concatenate([
+        first + np.flatnonzero(_among(numbers[first : first + _AT_ONCE], twice))
+        for first in range(0, len(numbers), _AT_ONCE)
+    ])  # fmt: skip
+    order = order[np.argsort(numbers[order], kind="stable")]
+    told = numbers[order]
+    return order, np.flatnonzero(np.concatenate([[True], told[1:] != told[:-1]]))
 
 
 def _among(values: Ints, known: Ints) -> NDArray[np.bool_]:
     """Return which values are among those that are known, which are in order."""
-    return known[np.searchsorted(known, values).clip(max=len(known) - 1)] == values
+    found: NDArray[np.bool_] = known[np.searchsorted(known, values).clip(max=len(known) - 1)] == values
+    return found
 
 
 def _told(at_ns: int) -> int | None:
