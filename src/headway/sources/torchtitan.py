@@ -15,10 +15,13 @@ import numpy as np
 from headway.events import CLOSE_REASONS
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
+from headway.sources.moment import MOMENT, moment
 from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -31,6 +34,15 @@ _STEP: Final = re.compile(
     r"(?<!validate )\bstep: *(\d{1,18})(?:/\d{1,18})?\b.{0,60}?\bloss: .{0,200}?\b[tw]ps: "
     r"(?:.{0,80}?\bmfu: *([^\s%]{1,20}))?"
 )
+_COLOUR: Final = rb"(?:\x1b\[[\d;]{1,20}m)?"
+_NUMBER: Final = rb" {1,8}[\d.,-]{1,10}"
+_PLAIN: Final = re.compile(
+    rb"(?:\[rank(\d{1,7})\]: ?)?\[titan\] (%(moment)s) - root - INFO - "
+    rb"%(c)sstep: {0,8}(\d{1,18}) {1,4}%(c)sloss:%(n)s {1,4}(?:%(c)sgrad_norm:%(n)s {1,4})?"
+    rb"%(c)smemory:%(n)sGiB\([\d.]{1,6}%%\) {1,4}%(c)s[tw]ps:%(n)s {1,4}(?:%(c)stflops:%(n)s {1,4})?"
+    rb"%(c)smfu: {0,8}(\d{1,3}\.\d{1,4})%%" % {b"c": _COLOUR, b"n": _NUMBER, b"moment": MOMENT}
+)
+"""The commonest line by far, of which `_Log.take` would say the same."""
 _VALIDATED: Final = re.compile(r"\bvalidate step: *(\d{1,18})\b")
 _STARTS: Final = re.compile(r"\bTraining starts at step (\d{1,18})\b")
 _SAVED: Final = re.compile(r"\bFinished saving the checkpoint\b.{0,80}?\bin ([\d.]{1,20}) seconds")
@@ -73,12 +85,22 @@ class TorchTitan:
         """
         log = _Log(StepLines(self.name, path))
         for number, line in log.steps.lines():
-            if any(mark in line for mark in _MARKS):
+            if (found := _PLAIN.match(line)) and log.take_plain(found, number):
+                continue
+            if _says(line):
                 log.take(line, number)
             elif (reason := ending(line)) is not None:
                 log.rare.append(_Line(log.last, number, reason))
         log.finish()
         return [log.steps.run(clean(path.stem), asked, devices=log.devices, accelerator=log.accelerator)]
+
+
+def _says(line: bytes) -> bool:
+    """Return whether a line may say something; a loop, as this is asked of many lines."""
+    for mark in _MARKS:  # noqa: SIM110
+        if mark in line:
+            return True
+    return False
 
 
 @dataclass(slots=True, order=True)
@@ -98,14 +120,36 @@ class _Log:
     """A log as it is read; put in the order of its times at the end, as ranks write at the same time."""
 
     steps: StepLines
-    columns: dict[str, array[int]] = field(
-        default_factory=lambda: {name: array("q") for name in ("at", "line", "step", "rank")}
-    )
+    at: array[int] = field(default_factory=lambda: array("q"))
+    line: array[int] = field(default_factory=lambda: array("q"))
+    step: array[int] = field(default_factory=lambda: array("q"))
+    rank: array[int] = field(default_factory=lambda: array("i"))
     mfu: array[float] = field(default_factory=lambda: array("d"))
     rare: list[_Line] = field(default_factory=list)
     devices: int | None = None
     accelerator: str | None = None
     last: int = -1
+
+    def take_plain(self, found: re.Match[bytes], number: int) -> bool:
+        """Read a line that is `_PLAIN`; return whether its date is one."""
+        rank, when, step, mfu = found.groups()
+        try:
+            at = moment(when)
+        except ValueError:
+            return False
+        self.steps.n_local += 1
+        self.steps.seen(at)
+        self.last = at
+        self.add(at, number, int(step), -1 if rank is None else int(rank), float(mfu) / 100)
+        return True
+
+    def add(self, at: int, number: int, step: int, rank: int, mfu: float) -> None:
+        """Keep a line of a step."""
+        self.at.append(at)
+        self.line.append(number)
+        self.step.append(step)
+        self.rank.append(rank)
+        self.mfu.append(mfu)
 
     def take(self, line: bytes, number: int) -> None:
         """Read a line that may tell of something."""
@@ -114,9 +158,7 @@ class _Log:
         at = self.steps.stamp(text, number)
         self.last = when = self.last if at is None else at
         if found := _STEP.search(text):
-            for column, value in zip(self.columns.values(), (when, number, int(found[1]), said.rank), strict=True):
-                column.append(value)
-            self.mfu.append(_share(found[2]))
+            self.add(when, number, int(found[1]), said.rank, _share(found[2]))
         elif found := _VALIDATED.search(text):
             self.rare.append(_Line(when, number, "evaluation", int(found[1]), -1, said.rank))
         elif found := _STARTS.search(text):
@@ -144,46 +186,31 @@ class _Log:
 
     def finish(self) -> None:
         """Give all to the steps' log, in the order of time."""
-        at, line, step, rank = (np.frombuffer(column, np.int64) for column in self.columns.values())
+        rank = np.frombuffer(self.rank, np.int32)
+        at, line, step = (np.frombuffer(column, np.int64) for column in (self.at, self.line, self.step))
+        mfu = np.frombuffer(self.mfu, np.float64)
         names, counts = np.unique(rank, return_counts=True)
         main = int(names[np.argmax(counts)]) if len(names) else -1
-        order = np.lexsort((line, at, rank))
-        at, line, step, rank = at[order], line[order], step[order], rank[order]
-        mfu = np.frombuffer(self.mfu, np.float64)[order]
+        if len(names) > 1 or (at[1:] < at[:-1]).any():
+            order = np.lexsort((line, at, rank))
+            at, line, step, rank, mfu = at[order], line[order], step[order], rank[order], mfu[order]
         mine = sorted(one for one in self.rare if one.rank in {main, -1} or main == -1)
         rare = [*{(one.at, one.kind, one.step, one.took, one.at < 0 and one.number): one for one in mine}.values()]
-        own = rank == main
+        own = slice(*np.searchsorted(rank, [main, main + 1]).tolist())
         self._evaluations(rare, at[own], step[own])
         mfu_good = bool(len(mfu)) and bool(((mfu >= 0) & (mfu <= 1)).all())
         if not mfu_good:
             self.steps.warnings.append(
                 "not every line has an mfu from 0 to 100 %: what was below the peak is not known"
             )
-        spent = _Spent(rare)
-        place, saved = 0, -1
-        before: tuple[int, int, int] | None = None
+        telling = _Telling(self.steps, rare, main, with_loss=mfu_good)
         for low in range(0, len(at), _AT_ONCE):
-            part = slice(low, low + _AT_ONCE)
+            part, ahead = slice(low, low + _AT_ONCE), slice(max(low - 1, 0), low + _AT_ONCE)
+            lost = telling.spent.between(at[ahead], step[ahead], rank[ahead], mfu[ahead])
             rows = (column[part].tolist() for column in (at, line, step, rank, mfu))
-            for when, number, last, who, share in zip(*rows, strict=True):
-                while who == main and place < len(rare) and rare[place].at < when:
-                    saved = self._mark(rare[place], saved)
-                    place += 1
-                if when >= 0 and before == (when, last, who):
-                    continue  # the same line again
-                if who == main:
-                    saved = last
-                earlier = before if before and before[2] == who else None
-                begin, count, took, lost = spent.row(earlier, when, last, share)
-                if when < 0:
-                    self.steps.step(last, line=number, rank=who)
-                else:
-                    self.steps.step(last, line=number, at_ns=when, took_ns=took, count=count, rank=who)
-                    if mfu_good and begin is not None:
-                        self.steps.wait("below_peak", lost)
-                before = (when, last, who)
-        for one in rare[place:]:
-            saved = self._mark(one, saved)
+            telling.some(zip(*rows, lost[-len(at[part]) :], strict=True))
+        telling.rest()
+        self.at, self.line, self.step = array("q"), array("q"), array("q")
 
     def _evaluations(self, rare: list[_Line], at: Ints, step: Ints) -> None:
         """Let each evaluation begin with the line of its own step, which is logged just before it."""
@@ -192,22 +219,81 @@ class _Log:
             if one.kind == "evaluation" and one.at >= 0 and place >= 0 and step[place] == one.step:
                 one.took = one.at - int(at[place])
 
+
+class _Telling:
+    """Tells the steps' log of the lines in the order of time, and of what lies between those of the main rank."""
+
+    def __init__(self, steps: StepLines, rare: list[_Line], main: int, *, with_loss: bool) -> None:
+        self.spent = _Spent(rare)
+        self._steps = steps
+        self._rare = rare
+        self._main = main
+        self._with_loss = with_loss
+        self._place = 0
+        self._saved = -1
+        self._before: tuple[int, int, int] | None = None
+
+    def some(self, rows: Iterable[tuple[int, int, int, int, float, int | None]]) -> None:
+        """Tell of some lines; of one whose loss is known there is nothing else to tell.
+
+        Args:
+            rows: Of each the time, the line's number, the step, the rank, the share of the peak and what was lost.
+        """
+        tell, wait, main, with_loss = self._steps.step, self._steps.wait, self._main, self._with_loss
+        for when, number, last, who, share, below in rows:
+            if below is None:
+                self._one(when, number, last, who, share)
+            else:
+                tell(last, line=number, at_ns=when, rank=who)
+                if with_loss:
+                    wait("below_peak", below)
+                if who == main:
+                    self._saved = last
+                self._before = (when, last, who)
+
+    def _one(self, when: int, number: int, last: int, who: int, share: float) -> None:
+        """Tell of a line, and before it of what is not told yet; or of nothing where it is the same again."""
+        if who == self._main:
+            self._until(when)
+        before = self._before
+        if when >= 0 and before == (when, last, who):
+            return
+        if who == self._main:
+            self._saved = last
+        self._before = (when, last, who)
+        begin, count, took, lost = self.spent.row(before if before and before[2] == who else None, when, last, share)
+        if when < 0:
+            self._steps.step(last, line=number, rank=who)
+            return
+        self._steps.step(last, line=number, at_ns=when, took_ns=took, count=count, rank=who)
+        if self._with_loss and begin is not None:
+            self._steps.wait("below_peak", lost)
+
+    def rest(self) -> None:
+        """Tell of what came after the last line."""
+        self._until(None)
+
+    def _until(self, when: int | None) -> None:
+        while self._place < len(self._rare) and (when is None or self._rare[self._place].at < when):
+            self._saved = self._mark(self._rare[self._place], self._saved)
+            self._place += 1
+
     def _mark(self, one: _Line, done: int) -> int:
         """Give a line that is no step's to the steps' log; return the last step that is known to be done after it."""
         at_ns = None if one.at < 0 else one.at
         if one.kind in {"evaluation", "checkpoint_save", "checkpoint_restore"}:
-            self.steps.span(one.kind, line=one.number, at_ns=at_ns, took_ns=None if one.took < 0 else one.took)
+            self._steps.span(one.kind, line=one.number, at_ns=at_ns, took_ns=None if one.took < 0 else one.took)
         if one.kind == "last":
             return max(done, one.step)
         if one.kind == "checkpoint_save":
-            self.steps.saved(max(done, 0), line=one.number, at_ns=at_ns)
+            self._steps.saved(max(done, 0), line=one.number, at_ns=at_ns)
         elif one.kind == "starts":
-            self.steps.restored(one.step - 1, line=one.number, at_ns=at_ns)
+            self._steps.restored(one.step - 1, line=one.number, at_ns=at_ns)
             return one.step - 1
         elif one.kind == "banner":
-            self.steps.banner(line=one.number, at_ns=at_ns)
+            self._steps.banner(line=one.number, at_ns=at_ns)
         elif one.kind in CLOSE_REASONS:
-            self.steps.close(one.kind, line=one.number, at_ns=at_ns)
+            self._steps.close(one.kind, line=one.number, at_ns=at_ns)
         return done
 
 
@@ -215,10 +301,32 @@ class _Spent:
     """What was done between step lines beside steps."""
 
     def __init__(self, rare: list[_Line]) -> None:
+        self._all_at = np.array([one.at for one in rare], np.int64)
         self._starts = [one for one in rare if one.kind == "starts"]
         self._starts_at = [one.at for one in self._starts]
         self._spans = [one for one in rare if one.took > 0 and one.kind in {"evaluation", "checkpoint_save"}]
         self._spans_at = [one.at for one in self._spans]
+
+    def between(self, at: Ints, step: Ints, rank: NDArray[np.int32], mfu: NDArray[np.float64]) -> list[int | None]:
+        """Return what `row` would say that one step of each line lost, where it is certain that nothing else was done.
+
+        Args:
+            at: The times of some lines in their order, ``(n,)`` [ns since the Unix epoch].
+            step: Their steps, ``(n,)``.
+            rank: Their ranks, ``(n,)``.
+            mfu: Their shares of the peak, ``(n,)``.
+
+        Returns:
+            Of each [ns], and None where something may have been, as for the first line, ``(n,)``.
+        """
+        apart, count = np.diff(at), np.diff(step)
+        first = np.searchsorted(self._all_at, at[:-1], "left")
+        plain = (at[:-1] >= 0) & (apart >= 0) & (count > 0) & (np.diff(rank) == 0)
+        plain &= first == np.searchsorted(self._all_at, at[1:], "right")
+        share = np.where((mfu[1:] >= 0) & (mfu[1:] <= 1), mfu[1:], 0)  # of others nothing is told
+        lost = apart - np.rint(share * apart).astype(np.int64)
+        each = lost // np.maximum(count, 1)
+        return [None, *(below if good else None for below, good in zip(each.tolist(), plain.tolist(), strict=True))]
 
     def row(
         self, before: tuple[int, int, int] | None, at: int, step: int, mfu: float
