@@ -92,6 +92,7 @@ class _Timed:
     planned: int = 0
     before_ns: int = 0
     begun: int = 0
+    cold: int = 0
     warmed: list[str] = field(default_factory=list)
 
     def take(self, found: re.Match[str], number: int, rank: int) -> None:
@@ -105,7 +106,7 @@ class _Timed:
         if step < self.last or (step == 0 and self.last):
             log.banner(line=number)
             self.last = self.before_ns = 0
-            self.begun = len(log)
+            self.begun = self.cold = len(log)
         if total_ns < self.before_ns:
             self._warm(number)
         took, steps = total_ns - self.before_ns, step - self.last
@@ -121,8 +122,8 @@ class _Timed:
     def _warm(self, number: int) -> None:
         """Book what the time had come to when it began anew: the program says that it is no training time."""
         took = self.log.columns["took"]
-        for place in range(self.begun, len(took)):
-            took[place] = 0
+        took[self.cold : len(took)] = 0
+        self.cold = len(took)
         self.log.span("startup", line=number, took_ns=self.before_ns)
         self.warmed.append(f"{self.last} in line {number}")
         self.before_ns = 0

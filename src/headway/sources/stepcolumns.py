@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -48,7 +49,7 @@ class Mark:
 
 @dataclass(eq=False)
 class Lines:
-    """Step lines in their order, as columns, each ``(n,)`` int64.
+    """Step lines in their order, as columns, each ``(n,)``, int32 or int64; one of equal numbers may be read-only.
 
     Attributes:
         line, step, at, took, count: As `headway.sources.steplines.StepLines.step` says, `UNKNOWN` for None.
@@ -70,18 +71,37 @@ class Lines:
         """Return how many there are."""
         return len(self.step)
 
-    def take(self, which: NDArray[np.generic]) -> Lines:
-        """Return some of them: by place, or by a mask."""
+    def take(self, which: NDArray[np.generic] | slice) -> Lines:
+        """Return some of them: by place, or by a mask; of a range no copy is made."""
         return Lines(
-            self.line[which],
-            self.step[which],
-            self.at[which],
-            self.took[which],
-            self.count[which],
-            {name: values[which] for name, values in self.waits.items()},
+            picked(self.line, which),
+            picked(self.step, which),
+            picked(self.at, which),
+            picked(self.took, which),
+            picked(self.count, which),
+            {name: picked(values, which) for name, values in self.waits.items()},
             self.clocked,
             self.shift_from,
         )
+
+
+def picked(values: Ints, which: NDArray[np.generic] | slice) -> Ints:
+    """Return some of the numbers; of equal ones that are kept as one, as one again."""
+    if values.strides != (0,) or isinstance(which, slice) or not len(values):
+        return values[which]
+    n = int(np.count_nonzero(which)) if which.dtype == bool else len(which)
+    return np.broadcast_to(values[0], n)
+
+
+def parts(n: int, size: int = 1 << 16) -> Iterator[slice]:
+    """Yield ranges that make up n places, so that what is worked out for each takes little memory.
+
+    Example:
+        >>> list(parts(5, 3))
+        [slice(0, 3, None), slice(3, 5, None)]
+    """
+    for begin in range(0, n, size):
+        yield slice(begin, min(begin + size, n))
 
 
 @dataclass
@@ -101,25 +121,27 @@ class Ordering:
         return self._ordered(self._one_rank(self._columns()))
 
     def _columns(self) -> tuple[Lines, Ints]:
-        found = {name: np.frombuffer(values, np.int64) for name, values in self.log.columns.items()}
+        found = {name: column.values() for name, column in self.log.columns.items()}
         n = len(found["step"])
         waits = {}
         for name, values in self.log.waits.items():
-            waits[name] = np.zeros(n, np.int64)
-            waits[name][: len(values)] = np.frombuffer(values, np.int64)
-        n_timed = int((found["at"] != UNKNOWN).sum())
+            values.frombytes(bytes(8 * (n - len(values))))
+            waits[name] = np.frombuffer(values, np.int64)
+        n_timed = n - int(np.count_nonzero(found["at"] == UNKNOWN))
         clocked = 2 * n_timed >= n
         if not clocked and n_timed:
             self.warnings.append(
                 f"only {n_timed} of {n} lines that tell of steps have a time: their times are not used"
             )
-            found["at"] = np.full(n, UNKNOWN)
+            found["at"] = np.broadcast_to(np.int64(UNKNOWN), n)
         columns = (found["line"], found["step"], found["at"], found["took"], found["count"])
         return Lines(*columns, waits, clocked), found["rank"]
 
     def _one_rank(self, found: tuple[Lines, Ints]) -> Lines:
         """Return the lines of the rank that says most."""
         lines, rank = found
+        if rank.strides == (0,):
+            return lines
         names, counts = np.unique(rank, return_counts=True)
         if len(names) > 1:
             chosen = int(names[np.argmax(counts)])
@@ -133,9 +155,12 @@ class Ordering:
         if lines.clocked:
             self._fill(lines)
             self._unfold(lines)
-            lines = lines.take(np.lexsort((lines.line, lines.step, lines.at)))
-        same = (np.diff(lines.step) == 0) & (np.diff(lines.at) == 0) & (np.diff(lines.took) == 0)
-        return lines.take(np.concatenate([[True], ~same]))
+            if not _in_order(lines):
+                lines = lines.take(np.lexsort((lines.line, lines.step, lines.at)))
+        same = np.flatnonzero(lines.step[1:] == lines.step[:-1]) + 1
+        for values in (lines.at, lines.took):
+            same = same[values[same] == values[same - 1]]
+        return lines.take(np.delete(np.arange(len(lines)), same)) if same.size else lines
 
     def _fill(self, lines: Lines) -> None:
         """Give lines without a time that of the line before, if others have one."""
@@ -152,13 +177,13 @@ class Ordering:
 
     def _unfold(self, lines: Lines) -> None:
         """Undo that a clock without a zone was set back by an hour while the steps went on."""
-        back = np.flatnonzero(np.diff(lines.at) < 0)
+        back = np.flatnonzero(lines.at[1:] < lines.at[:-1])
         if len(back) != 1 or not self.log.n_local or self.log.n_zoned:
             return
         at = int(back[0])
         jump = int(lines.at[at] - lines.at[at + 1])
         if 0 < jump <= HOUR_NS and lines.step[at + 1] > lines.step[at]:
-            lines.at = lines.at.copy()
+            lines.at = lines.at.astype(np.int64)
             lines.at[at + 1 :] += HOUR_NS
             lines.shift_from = int(lines.line[at + 1])
             self.log.earliest = min(self.log.opening or 0, int(lines.at.min()))
@@ -167,3 +192,15 @@ class Ordering:
                 f"times go back by {show_seconds(jump / NS_PER_S)} in line {lines.shift_from} while the steps go on: "
                 "the clock is taken to have been set back by 1 h there, as at the end of summer time"
             )
+
+
+def _in_order(lines: Lines) -> bool:
+    """Return whether lines are in the order of time, step and line as they are."""
+    for part in parts(len(lines) - 1):
+        later = slice(part.start + 1, part.stop + 1)
+        good = lines.line[later] >= lines.line[part]
+        for values in (lines.step, lines.at):
+            good = (values[later] > values[part]) | ((values[later] == values[part]) & good)
+        if not good.all():
+            return False
+    return True

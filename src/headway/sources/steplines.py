@@ -31,8 +31,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from headway.clock import NS_PER_S
 from headway.sources import files
+from headway.sources.column import Column
 from headway.sources.columns import BOUND
 from headway.sources.logline import LONGEST, LOOKED_AT, Bare, Stamp, bare, ending, holds, kept, seconds_ns, stamp
 from headway.sources.stepcolumns import UNKNOWN, Mark
@@ -42,13 +45,27 @@ from headway.sources.text import Complaints, clean
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from headway.ledger.history import Run
     from headway.sources.asked import Asked
+
+    Ints = NDArray[np.int64]
 
 __all__ = ["LONGEST", "LOOKED_AT", "Bare", "Stamp", "StepLines", "bare", "ending", "holds", "seconds_ns", "stamp"]
 
 _HALF_HOUR: Final = 1800 * NS_PER_S
 """Zones of time are so much apart [ns]."""
+
+_AT_ONCE: Final = 6 << 13
+"""So many numbers of lines are kept as they come before they go to their columns."""
+_FEW: Final = 8
+
+
+def _is_below(values: Ints, bound: int) -> bool:
+    """Return whether all that is known is from 0 up to a bound."""
+    known = values[values != UNKNOWN]
+    return not len(known) or (int(known.min()) >= 0 and int(known.max()) < bound)
 
 
 @dataclass
@@ -64,7 +81,8 @@ class StepLines:
         first: The number the first step has; a log that counts from 0 says 0.
         bad: What could not be read; a source adds its own complaints.
         warnings: What else is to be said of the run; a source adds its own sentences.
-        marks, columns, waits: What it was told so far.
+        marks: What it was told so far beside steps.
+        waits: By phase, what one step of each line waited [ns]; later lines waited 0.
         earliest, latest: The first and the last moment that it names.
         opening, last_at: The moments that are named first and last in the file.
         n_zoned, n_local: How many times name a zone, and how many do not.
@@ -77,7 +95,6 @@ class StepLines:
     bad: Complaints = field(init=False)
     warnings: list[str] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
-    columns: dict[str, array[int]] = field(init=False)
     waits: dict[str, array[int]] = field(default_factory=dict)
     earliest: int | None = None
     latest: int | None = None
@@ -86,15 +103,28 @@ class StepLines:
     n_local: int = 0
     last_at: int = UNKNOWN
     _now: tuple[int, bytes] = (0, b"")
+    _columns: dict[str, Column] = field(init=False)
+    _new: array[int] = field(default_factory=lambda: array("q"))
+    _n: int = 0
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
         self.bad = Complaints(clean(self.path.name))
-        self.columns = {name: array("q") for name in ("line", "step", "at", "took", "count", "rank")}
+        self._columns = {name: Column() for name in ("line", "step", "at", "took", "count", "rank")}
 
     def __len__(self) -> int:
         """Return how many lines told of steps so far."""
-        return len(self.columns["step"])
+        return self._n
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """What lines told of steps so far: ``line``, ``step``, ``at``, ``took``, ``count``, ``rank``, as for `step`."""
+        if self._new:
+            rows = np.frombuffer(self._new, np.int64).reshape(-1, len(self._columns))
+            for column, values in zip(self._columns.values(), rows.T, strict=True):
+                column.extend(values)
+            self._new = array("q")
+        return self._columns
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the number and the bytes of each line of the file; where its gzip breaks they end, with a complaint.
@@ -208,18 +238,51 @@ class StepLines:
         if why:
             self.bad.add("no step, left out", line, why)
             return False
-        columns = self.columns
-        columns["line"].append(line)
-        columns["step"].append(step)
-        columns["at"].append(at)
-        columns["took"].append(took)
-        columns["count"].append(count)
-        columns["rank"].append(rank)
-        for phase, wait in (waits or {}).items():
-            self.wait(phase, wait)
+        self._new.extend((line, step, at, took, count, rank))
+        self._n += 1
+        if len(self._new) >= _AT_ONCE:
+            _ = self.columns
+        if waits:
+            for phase, wait in waits.items():
+                self.wait(phase, wait)
         if at != UNKNOWN:
             self.seen(at)
         return True
+
+    def steps(
+        self, step: Ints, *, line: Ints, at: Ints, took: Ints, rank: Ints, waits: dict[str, Ints] | None = None
+    ) -> None:
+        """Note many lines, as `step` does one.
+
+        Args:
+            step: As for `step`, this and the others ``(n,)``.
+            line: As for `step`.
+            at: As for `step`, `UNKNOWN` for None.
+            took: As for `step`, `UNKNOWN` for None.
+            rank: As for `step`.
+            waits: By phase, how long **one** step of each line waited, from 0 to `LONGEST`, ``(n,)``.
+        """
+        n, last = len(step), self._n
+        given = (line, step, at, took, np.zeros(1, np.int64), rank)
+        known = at[at != UNKNOWN]
+        if n < _FEW or not (_is_below(step, BOUND) and _is_below(at, BOUND) and _is_below(took, LONGEST + 1)):
+            rows = zip(*(values.tolist() for values in (step, line, at, took, rank)), strict=True)
+            for index, (number, where, when, own, who) in enumerate(rows):
+                own_ns = None if own == UNKNOWN else own
+                told = self.step(number, line=where, at_ns=None if when == UNKNOWN else when, took_ns=own_ns, rank=who)
+                for phase, values in (waits or {}).items() if told else ():
+                    self.wait(phase, int(values[index]))
+            return
+        for column, values in zip(self.columns.values(), given, strict=True):
+            column.extend(values if len(values) == n else np.broadcast_to(values, n))
+        self._n += n
+        for phase, values in (waits or {}).items():
+            waited = self.waits.setdefault(phase, array("q"))
+            waited.frombytes(bytes(8 * (last - len(waited))))
+            waited.frombytes(np.ascontiguousarray(values, np.int64).data.cast("B"))
+        if len(known):
+            for moment in (known[0], known.min(), known.max(), known[-1]):
+                self.seen(int(moment))
 
     def wait(self, phase: str, took_ns: int) -> None:
         """Say what one step of the last step line waited in a phase [ns]; an impossible amount is passed over."""
@@ -262,10 +325,9 @@ class StepLines:
         mark.at, mark.timed = self.last_at, at_ns is not None
         previous = self.marks[-1] if self.marks else None
         if previous and mark.kind in {"banner", "close"} and (previous.kind, previous.name) == (mark.kind, mark.name):
-            if mark.kind == "close" and self.columns["line"] and self.columns["line"][-1] < previous.line:
+            steps_since = len(self) and self.columns["line"][-1] >= previous.line
+            if not steps_since and (len(self) or mark.kind == "banner"):
                 return  # many ranks say it: once is enough
-            if mark.kind == "banner" and (not len(self) or self.columns["line"][-1] < previous.line):
-                return
         self.marks.append(mark)
 
     def run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Restored, Saved, Span
 from headway.ledger.history import Process, Rows, Run
-from headway.sources.stepcolumns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering
+from headway.sources.stepcolumns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering, parts
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -122,10 +122,11 @@ class _Building:
         before = _before(lines, marks)
         n = len(lines)
         begun = {place for mark, place in zip(marks, before, strict=True) if mark.kind in {"banner", "restored"}}
-        again = np.concatenate([[False], np.diff(lines.step) == 0])
-        if lines.clocked:
-            apart = np.diff(lines.at, prepend=lines.at[:1])
-            again &= (apart == 0) | ((lines.took > 0) & (apart < lines.took // 2))
+        again = np.zeros(n, bool)
+        np.equal(lines.step[1:], lines.step[:-1], out=again[1:])
+        if lines.clocked and (places := np.flatnonzero(again)).size:
+            apart, took = lines.at[places] - lines.at[places - 1], lines.took[places]
+            again[places] = (apart == 0) | ((took > 0) & (apart < took // 2))
         again[sorted(place for place in begun if place < n)] = False
         if again.any():
             numbers = lines.line[again]
@@ -134,7 +135,7 @@ class _Building:
             begun = {place - int(again[:place].sum()) for place in begun}
             lines = lines.take(~again)
             n = len(lines)
-        back = set((np.flatnonzero(np.diff(lines.step) <= 0) + 1).tolist())
+        back = set((np.flatnonzero(lines.step[1:] <= lines.step[:-1]) + 1).tolist())
         starts = sorted({0} | back | {place for place in begun if place and (place < n or lines.clocked)})
         attempts = [_Attempt(first, last) for first, last in zip(starts, [*starts[1:], n], strict=True)]
         self._hand_out(marks, before, attempts)
@@ -166,21 +167,24 @@ class _Building:
         inside = np.ones(len(lines), bool)
         inside[[attempt.first for attempt in attempts if attempt.first < len(lines)]] = False
         common = self.log.usual or _usual(apart[inside])
-        counts = apart.copy()
+        counts = apart.astype(np.int64)
         for attempt in attempts:
             if attempt.first < attempt.last:
                 part = slice(attempt.first + 1, attempt.last)
                 own = _usual(apart[part]) if attempt.last - attempt.first > _ENOUGH else common
-                counts[part] = np.minimum(apart[part], own)
+                np.minimum(counts[part], own, out=counts[part])
                 counts[attempt.first] = self._first_count(int(lines.step[attempt.first]), attempt, own)
         # What was not timed reaches from line to line, whatever lies between.
-        counts = np.where(inside & (lines.took == UNKNOWN), apart, counts)
+        np.copyto(counts, apart, where=inside & (lines.took == UNKNOWN))
         lost = inside & ~given & (apart > counts)
         if lost.any():
-            where = int(lines.line[lost][0])
-            n_lost = int((apart - counts)[lost].sum())
+            where = int(lines.line[np.argmax(lost)])
+            n_lost = int((apart[lost] - counts[lost]).sum())
             self.log.bad.add(f"after steps that are missing, {n_lost} in all, left out", where, count=int(lost.sum()))
-        return np.where(given, lines.count, np.maximum(counts, 1))
+        np.maximum(counts, 1, out=counts)
+        if given.any():
+            counts = np.where(given, lines.count, counts)
+        return counts if len(counts) and int(counts.max()) > 1 else np.broadcast_to(np.int64(1), len(counts))
 
     def _first_count(self, step: int, attempt: _Attempt, usual: int) -> int:
         begun = [mark.step for mark in attempt.marks if mark.kind == "restored" and mark.step < step]
@@ -193,9 +197,12 @@ class _Building:
         timed = lines.took != UNKNOWN
         firsts = [attempt.first for attempt in attempts if attempt.first < attempt.last]
         self._refine(lines, np.where(timed, total, 0), set(firsts))
-        begin = np.concatenate([[0], lines.at[:-1]])
-        early = np.where(timed, lines.at - total, begin)
-        start = np.maximum(early, begin)
+        start = lines.at - total
+        np.copyto(start[1:], lines.at[:-1], where=~timed[1:])
+        start[:1] = np.where(timed[:1], start[:1], 0)
+        self._say_longer(lines, start, total)
+        np.maximum(start[1:], lines.at[:-1], out=start[1:])
+        np.maximum(start[:1], 0, out=start[:1])
         for first in firsts:
             if not timed[first]:
                 start[first] = lines.at[first]
@@ -203,11 +210,8 @@ class _Building:
                     f"what the steps of line {int(lines.line[first])} took is not known, nothing before it tells when "
                     "they began: it is in the startup"
                 )
-        self._say_longer(lines, early, start, total)
-        gaps = np.diff(lines.at) - (lines.at - start)[1:]
-        summer = (gaps > HOUR_NS - 60 * NS_PER_S) & (gaps < HOUR_NS + 60 * NS_PER_S)
-        if self.log.n_local and summer.any():
-            where = int(lines.line[1:][summer][0])
+        if self.log.n_local and (place := _summer(lines.at, start)) is not None:
+            where = int(lines.line[place])
             self.warnings.append(
                 f"about 1 h passed before line {where} with no step: it may be a clock without a zone that was set "
                 "forward, as at the beginning of summer time; it is counted as time"
@@ -219,22 +223,31 @@ class _Building:
         """Give times in whole seconds the fraction that the lengths of steps tell: each within its second."""
         if (lines.at % NS_PER_S).any():
             return
-        refined, end = [], 0
-        for index, (at, took) in enumerate(zip(lines.at.tolist(), total.tolist(), strict=True)):
-            fits = index not in firsts and end + took < at + NS_PER_S + took // 5
-            end = min(max(end + took, at), at + NS_PER_S - 1) if fits else at
-            refined.append(end)
-        lines.at = np.array(refined, np.int64)
+        refined, end = np.empty(len(lines), np.int64), 0
+        for part in parts(len(lines)):
+            ends = []
+            rows = zip(lines.at[part].tolist(), total[part].tolist(), strict=True)
+            for index, (at, took) in enumerate(rows, part.start):
+                fits = end + took < at + NS_PER_S + took // 5 and index not in firsts
+                end = min(max(end + took, at), at + NS_PER_S - 1) if fits else at
+                ends.append(end)
+            refined[part] = ends
+        lines.at = refined
 
-    def _say_longer(self, lines: Lines, early: Ints, start: Ints, total: Ints) -> None:
+    def _say_longer(self, lines: Lines, early: Ints, total: Ints) -> None:
         """Warn of steps that are said to be longer than the time since the line before."""
-        over = start - early
-        longer = (lines.took != UNKNOWN) & (over > total // 20)
-        if longer.any():
-            amount = show_seconds(float(over[longer].sum()) / NS_PER_S)
+        n_longer, amount, first = 0, 0, 0
+        for part in parts(len(lines)):
+            begin = lines.at[max(part.start - 1, 0) : part.stop - 1]
+            over = (begin if part.start else np.concatenate([[0], begin])) - early[part]
+            longer = (lines.took[part] != UNKNOWN) & (over > total[part] // 20) & (over > 0)
+            if longer.any():
+                first = first or int(lines.line[part][longer][0])
+                n_longer, amount = n_longer + int(longer.sum()), amount + int(over[longer].sum())
+        if n_longer:
             self.warnings.append(
-                f"{int(longer.sum())} lines say that their steps took longer than the time since the line before, "
-                f"{amount} in all; first in line {int(lines.line[longer][0])}. The clock counts: such lengths are "
+                f"{n_longer} lines say that their steps took longer than the time since the line before, "
+                f"{show_seconds(amount / NS_PER_S)} in all; first in line {first}. The clock counts: such lengths are "
                 "means over earlier steps"
             )
 
@@ -242,24 +255,23 @@ class _Building:
         """Lay steps and spans one after the other in the order of the file, from the first moment it names, or 0."""
         if (untimed := int((lines.took == UNKNOWN).sum())) > 0:
             self.warnings.append(f"{untimed} lines tell of steps without time or length: they have no length")
-        took = np.where(lines.took == UNKNOWN, 0, lines.took)
-        lengths = _times(took, lines.count)
+        lengths = _times(np.where(lines.took == UNKNOWN, 0, lines.took) if untimed else lines.took, lines.count)
         cursor = self.log.earliest or 0
         for attempt in attempts:
             spans = [mark for mark in attempt.marks if mark.kind == "span" and mark.took != UNKNOWN]
             own = lengths[attempt.first : attempt.last]
             numbers = lines.line[attempt.first : attempt.last]
-            places = np.searchsorted(numbers, [mark.line for mark in spans])
-            added = np.zeros(len(own) + 1, np.int64)
-            np.add.at(added, places, np.array([mark.took for mark in spans], np.int64))
-            begin = cursor + np.concatenate([[0], np.cumsum(own)]) + np.cumsum(added)
-            attempt.start, attempt.end = begin[:-1], begin[:-1] + own
+            places = _search(numbers, [mark.line for mark in spans])
+            begin = np.zeros(len(own) + 1, np.int64)
+            begin[0], begin[1:] = cursor, own
+            np.add.at(begin, places, np.array([mark.took for mark in spans], np.int64))
+            np.cumsum(begin, out=begin)
+            attempt.start, attempt.end = begin[:-1], np.add(own, begin[:-1], out=own)
             total = int(begin[-1])
-            ends = np.concatenate([[cursor], attempt.end])
             after: dict[int, int] = {}
             for mark in attempt.marks:
-                place = int(np.searchsorted(numbers, mark.line))
-                mark.at = int(ends[place]) + after.get(place, 0)
+                place = _search(numbers, [mark.line])[0]
+                mark.at = (int(attempt.end[place - 1]) if place else cursor) + after.get(place, 0)
                 if mark.kind == "span" and mark.took != UNKNOWN:
                     after[place] = after.get(place, 0) + mark.took
                     mark.at += mark.took
@@ -329,18 +341,24 @@ class _Building:
 def _before(lines: Lines, marks: Sequence[Mark]) -> list[int]:
     """Return for each mark how many of the lines come before it."""
     if not lines.clocked:
-        return np.searchsorted(lines.line, [mark.line for mark in marks]).tolist() if marks else []
+        return _search(lines.line, [mark.line for mark in marks])
     found = []
     for mark in marks:
-        low = int(np.searchsorted(lines.at, mark.at, "left"))
-        high = int(np.searchsorted(lines.at, mark.at, "right"))
+        (low,), (high,) = _search(lines.at, [mark.at]), _search(lines.at, [mark.at], "right")
         found.append(low + int((lines.line[low:high] < mark.line).sum()))
     return found
 
 
+def _search(values: Ints, wanted: Sequence[int], side: Literal["left", "right"] = "left") -> list[int]:
+    """Return where numbers belong among ordered ones; in their own type, as else all of these would be copied."""
+    bounds = np.iinfo(values.dtype)
+    fit = np.clip(np.array(wanted, np.int64), bounds.min, bounds.max).astype(values.dtype)
+    return [int(place) for place in np.searchsorted(values, fit, side)]
+
+
 def _place(lines: Lines, attempt: _Attempt, mark: Mark) -> int:
     """Return how many lines of an attempt come before a mark."""
-    (place,) = _before(lines.take(np.arange(attempt.first, attempt.last)), [mark])
+    (place,) = _before(lines.take(slice(attempt.first, attempt.last)), [mark])
     return place
 
 
@@ -350,33 +368,60 @@ def _is_after(lines: Lines, attempt: _Attempt, mark: Mark) -> bool:
 
 def _times(one: Ints, count: Ints) -> Ints:
     """Return so many times a length [ns], `BOUND_PER` at most."""
+    if count.strides == (0,) and len(count) and count[0] == 1:
+        return np.minimum(one, BOUND_PER, dtype=np.int64)
+    one, count = one.astype(np.int64, copy=False), count.astype(np.int64, copy=False)
     return np.where(one > BOUND_PER // count, BOUND_PER, one * count)
 
 
 def _usual(apart: Ints) -> int:
     """Return the commonest difference, the smallest of several; 1 where there is none."""
-    values, counts = np.unique(apart[apart > 0], return_counts=True)
+    apart = apart[apart > 0]
+    if len(apart) and (least := int(apart.min())) == int(apart.max()):
+        return least
+    values, counts = np.unique(apart, return_counts=True)
     return int(values[np.argmax(counts)]) if len(values) else 1
+
+
+def _summer(at: Ints, start: Ints) -> int | None:
+    """Return before which line first about an hour passed that is in no step; None: before none."""
+    for part in parts(len(at) - 1):
+        gaps = start[part.start + 1 : part.stop + 1] - at[part]
+        if (found := np.abs(gaps - HOUR_NS) < 60 * NS_PER_S).any():
+            return int(part.start + 1 + np.argmax(found))
+    return None
+
+
+def _whole(values: Ints) -> Ints:
+    """Return numbers as rows have them."""
+    return np.ascontiguousarray(values, np.int64)
 
 
 def _rows(lines: Lines, attempt: _Attempt, *, expand: bool) -> Rows:
     """Return the rows of an attempt: each step of a line one, of equal length."""
     part = slice(attempt.first, attempt.last)
-    step, count = lines.step[part], lines.count[part]
+    count = lines.count[part]
     waits = {name: values[part] for name, values in lines.waits.items()}
-    if not len(count) or int(count.max()) == 1:
-        return Rows(step, attempt.start, attempt.end, waits)
-    if not expand:
-        return Rows(step, attempt.start, attempt.end, {name: _times(values, count) for name, values in waits.items()})
+    if not len(count) or int(count.max()) == 1 or not expand:
+        waits = {name: _times(values, count) for name, values in waits.items()} if len(count) and not expand else waits
+        return Rows(_whole(lines.step[part]), _whole(attempt.start), _whole(attempt.end), waits)
+    n = int(count.sum())
+    step, start, end = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    done = 0
+    for some in parts(len(count), 1 << 12):
+        to = slice(done, done + int(count[some].sum()))
+        begin, till = attempt.start[some], attempt.end[some]
+        step[to], start[to], end[to] = _each(lines.step[part][some], count[some], begin, till)
+        done = to.stop
+    return Rows(step, start, end, {name: np.repeat(values, count) for name, values in waits.items()})
+
+
+def _each(step: Ints, count: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the rows of some lines: number, start and end of each step."""
     each = np.repeat(np.arange(len(count)), count)
     nth = np.arange(len(each)) - np.repeat(np.cumsum(count) - count, count)
-    whole = (attempt.end - attempt.start)[each]
+    whole = (end - start)[each]
     length = whole // count[each]
     rest = whole - length * count[each]
-    start = attempt.start[each] + length * nth + np.minimum(nth, rest)
-    return Rows(
-        step[each] - count[each] + 1 + nth,
-        start,
-        start + length + (nth < rest),
-        {name: values[each] for name, values in waits.items()},
-    )
+    begin = start[each] + length * nth + np.minimum(nth, rest)
+    return step[each] - count[each] + 1 + nth, begin, begin + length + (nth < rest)

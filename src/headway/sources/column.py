@@ -1,0 +1,91 @@
+"""A column of whole numbers that grows, as small as its numbers allow: while they are all the same, one of them."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+_SMALL: Final = 1 << 31
+"""Numbers from minus that up to it take 4 bytes, others 8."""
+
+
+class Column:
+    """Whole numbers within 64 bits.
+
+    Example:
+        >>> column = Column()
+        >>> column.extend(np.array([7, 7]))
+        >>> column.extend(np.array([7, 1 << 40]))
+        >>> column.values().tolist(), column[-1], len(column)
+        ([7, 7, 7, 1099511627776], 1099511627776, 4)
+    """
+
+    def __init__(self) -> None:
+        self._n = 0
+        self._same: int | None = None
+        self._data: array[int] | None = None
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return self._n
+
+    def __getitem__(self, place: int) -> int:
+        """Return one, from the end where the place is negative."""
+        place = range(self._n)[place]
+        return self._data[place] if self._data is not None else self._same or 0
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return a copy as an array, int64 if nothing else is asked for."""
+        return np.array(self.values(), dtype or np.int64)
+
+    def extend(self, values: NDArray[Any]) -> None:
+        """Append some, in any type of whole numbers."""
+        if not len(values):
+            return
+        low, high = int(values.min()), int(values.max())
+        if self._data is None:
+            if low == high and self._same in {None, low}:
+                self._same, self._n = low, self._n + len(values)
+                return
+            self._spread(low, high)
+        self._fit(low, high)
+        if self._data is not None:
+            self._data.frombytes(np.ascontiguousarray(values, self._data.typecode).data.cast("B"))
+            self._n = len(self._data)
+
+    def __setitem__(self, place: int | slice, value: int) -> None:
+        """Make one, or all of a range, another."""
+        if self._data is None:
+            self._spread(value, value)
+        self._fit(value, value)
+        self.values()[place] = value
+
+    def values(self) -> NDArray[Any]:
+        """Return all, int32 or int64, without a copy; while the array is held, nothing can be added."""
+        if self._data is None:
+            return np.broadcast_to(np.int64(self._same or 0), self._n)
+        return np.frombuffer(self._data, self._data.typecode)
+
+    def _spread(self, low: int, high: int) -> None:
+        """Keep each number by itself from now on."""
+        same = self._same or 0
+        self._data = array("i" if _is_small(min(low, same), max(high, same)) else "q", [same]) * self._n
+
+    def _fit(self, low: int, high: int) -> None:
+        """Make room for numbers of this size."""
+        if self._data is not None and self._data.typecode == "i" and not _is_small(low, high):
+            wide = array("q")
+            for begin in range(0, len(self._data), 1 << 16):
+                wide.frombytes(self.values()[begin : begin + (1 << 16)].astype(np.int64).data.cast("B"))
+            self._data = wide
+
+
+def _is_small(low: int, high: int) -> bool:
+    return low >= -_SMALL and high < _SMALL
