@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -36,6 +37,40 @@ _DEVICES: Final = ("world_size", "num_gpus", "n_gpus", "num_devices", "number_of
 _EVALUATION: Final = re.compile(r"\b(?:val|valid|validation|eval|test)(?:_|uation|\b)", re.IGNORECASE)
 _TRAINING: Final = re.compile(r"train|^loss$|^lr$|learning_rate", re.IGNORECASE)
 _COUNTERS: Final = ("global_step", "consumed_samples")
+_SHORT: Final = 4096
+"""The keys of a record no longer than that are remembered [bytes]."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """What the keys of a record tell, whatever their values.
+
+    Attributes:
+        times: Those that may say how long the step took, the best first, and their units [s].
+        waits: Those that may say what it waited for data.
+        evaluates, trains: Whether one is of an evaluation, or of training.
+        counts: Whether one counts steps or samples.
+    """
+
+    times: tuple[tuple[str, float], ...]
+    waits: tuple[str, ...]
+    evaluates: bool
+    trains: bool
+    counts: bool
+
+
+def _keys(names: tuple[str, ...]) -> _Keys:
+    return _Keys(
+        tuple((key, unit) for key, unit in _TIMES if key in names),
+        tuple(key for key in _WAITS if key in names),
+        any(_EVALUATION.search(key) for key in names),
+        any(_TRAINING.search(key) for key in names),
+        any(key in names for key in _COUNTERS),
+    )
+
+
+_known_keys: Final = lru_cache(64)(_keys)
+"""The records of a log have few forms."""
 
 
 @dataclass
@@ -113,7 +148,8 @@ def _record(log: Log, line: bytes, number: int) -> None:
     numbers = [step] if not isinstance(step, list) else step
     if not numbers or not all(type(value) is int for value in numbers):
         return  # a summary of all
-    _line(log, numbers, data, number, at_ns)
+    keys = (_known_keys if len(text) <= _SHORT else _keys)(tuple(data))
+    _line(log, numbers, data, keys, number=number, at_ns=at_ns)
 
 
 def _clock(log: Log, found: dict[str, Any], number: int) -> int | None:
@@ -149,18 +185,24 @@ def _parameters(log: Log, data: dict[str, Any]) -> None:
             log.devices = max(log.devices or 1, count)
 
 
-def _line(log: Log, numbers: list[int], data: dict[str, Any], number: int, at_ns: int | None) -> None:
+def _line(log: Log, numbers: list[int], data: dict[str, Any], keys: _Keys, *, number: int, at_ns: int | None) -> None:
     """Note the step, or the evaluation, that a record tells of."""
-    took_ns = next((seconds_ns(data[key], unit) for key, unit in _TIMES if _is_number(data.get(key))), None)
-    evaluates = any(_EVALUATION.search(key) for key in data)
-    trains = took_ns is not None or any(_TRAINING.search(key) for key in data)
-    if evaluates and not trains:
+    took_ns = None
+    for key, unit in keys.times:
+        if _is_number(data[key]):
+            took_ns = seconds_ns(data[key], unit)
+            break
+    trains = took_ns is not None or keys.trains
+    if keys.evaluates and not trains:
         log.steps.span("evaluation", line=number, at_ns=at_ns)
-    if not trains and (evaluates or not any(key in data for key in _COUNTERS)):
+    if not trains and (keys.evaluates or not keys.counts):
         return
     if len(numbers) == 1 and log.last >= 0:
         return  # the summary of an epoch, in a log whose steps are [epoch, step]
-    waits = {key: wait for key in _WAITS if _is_number(data.get(key)) and (wait := seconds_ns(data[key])) is not None}
+    waits: dict[str, int] | None = None
+    if keys.waits:
+        told = {key: seconds_ns(data[key]) for key in keys.waits if _is_number(data[key])}
+        waits = {key: wait for key, wait in told.items() if wait is not None}
     log.steps.step(_global(log, numbers, data), line=number, at_ns=at_ns, took_ns=took_ns, waits=waits)
 
 
