@@ -82,7 +82,7 @@ def test_ranks_that_tell_the_same_job_count_once(tmp_path):
     titan(1, tmp_path, "rank_1.log")
     (run,) = load(tmp_path)
     assert run.processes[0].open.devices == 8
-    assert any("tells the same job as" in text for text in run.warnings)
+    assert any("rank_1.log" in text for text in run.warnings)
 
 
 def state(folder, steps, seconds=(3.0,)):
@@ -112,3 +112,28 @@ def test_a_state_that_began_anew_in_the_same_folder_is_a_training_of_its_own(tmp
     state(tmp_path / "checkpoint-20", 20, (3.0,))
     state(tmp_path / "checkpoint-40", 40, (4.0, 2.5))
     assert len(load(tmp_path)) == 2
+
+
+def test_a_file_that_is_there_twice_counts_once(tmp_path):
+    (tmp_path / "a.txt").write_text(mllog(0))
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(mllog(0).encode()))
+    (tmp_path / "b.txt").write_text(mllog(50))
+    one, other = load(tmp_path)
+    assert [one.path, other.path] == [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
+    assert next(text for text in one.warnings if "left out" in text).endswith(f"{tmp_path / 'a.txt.gz'}")
+
+
+def test_logs_of_steps_that_all_took_the_same_are_no_copies(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.log").write_text(
+            "".join(f"iter {n}: loss 2.0, time 100.00ms, mfu 40.00%\n" for n in range(9))
+        )
+    assert len(load(tmp_path)) == 2
+
+
+def test_a_folder_of_files_that_cannot_be_used_says_why(tmp_path):
+    events = [{"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": n, "dur": 1, "pid": 1, "tid": 1} for n in range(9)]
+    (tmp_path / "vm.pt.trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    (tmp_path / "notes.md").write_text("what we did\n")
+    with pytest.raises(SourceError, match=r"vm.pt.trace.json \(.*none is of a device.*notes.md.*ProfilerActivity"):
+        load(tmp_path)

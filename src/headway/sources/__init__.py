@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from headway.errors import ArgumentError, SourceError
-from headway.ledger.history import Run
 from headway.sources.asked import Asked, Loaded
-from headway.sources.files import reason
-from headway.sources.folder import files_in, left_aside, together, why_not
+from headway.sources.folder import Folder
 from headway.sources.native import Native, Opened, open_at
-from headway.sources.registry import SOURCES, Source, recognise, unreadable
-from headway.sources.retold import told_once
+from headway.sources.registry import SOURCES, Source, choose, unreadable
 from headway.sources.text import clean
+from headway.sources.together import together
 
 __all__ = ["SOURCES", "Source", "load", "load_all"]
 
@@ -116,41 +113,13 @@ def _check_count(name: str, what: str, count: object) -> None:
 def _open(path: Path, asked: Asked, source: str | None) -> Sequence[Loaded | Opened]:
     if source != Native.name and _is_folder(path):
         is_native = source is None and Native().recognise(path, b"") is None
-        if not is_native and (found := _walk(path, asked, source)):
+        if not is_native and (found := Folder(path, asked, source).read()):
             return found
-    chosen = _chosen(path, asked, source)
+    chosen = choose(path, asked, source)
     try:
         return open_at(path) if isinstance(chosen, Native) else chosen.load(path, asked)
     except OSError as error:  # it went away between the two
         raise unreadable(path, error) from error
-
-
-def _metered(found: list[Loaded], power: list[Path], aside: list[tuple[Path, str]]) -> list[Loaded]:
-    """Return MLPerf runs with the energy that the power logs beside them tell."""
-    if not power:
-        return found
-    lacking = [one for one in found if isinstance(one, Run) and one.source == "mlperf" and one.energy_j is None]
-    if len(lacking) != 1:
-        why = "there is no MLPerf training log beside it" if not lacking else "it does not say of which of the runs"
-        aside += [(path, f"a power log, and {why}") for path in power]
-        return found
-    from headway.sources.mlperfpower import attach
-
-    try:
-        return [attach(one, power) if one is lacking[0] else one for one in found]
-    except OSError as error:
-        aside += [(path, reason(error)) for path in power]
-        return found
-
-
-def _chosen(path: Path, asked: Asked, source: str | None) -> Source:
-    """Return the source of a path; a table that nobody knows is read by the mapping that was given."""
-    try:
-        return recognise(path, source)
-    except SourceError as error:
-        if asked.mapping is None or error.slug != "unknown-source" or source not in {None, "table"}:
-            raise
-        return next(one for one in SOURCES if one.name == "table")
 
 
 def _is_folder(path: Path) -> bool:
@@ -158,40 +127,6 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except (OSError, ValueError):  # what is wrong with it is said when it is read
         return False
-
-
-def _walk(folder: Path, asked: Asked, source: str | None = None) -> list[Loaded]:
-    """Return what the files below a folder hold, with a word on those that were left aside; nothing of native logs."""
-    found: list[Loaded] = []
-    aside: list[tuple[Path, str]] = []
-    known: dict[tuple[Path, str], list[tuple[Source, Path]]] = {}
-    for path in files_in(folder):
-        try:
-            chosen = _chosen(path, asked, source)
-            known.setdefault((path.parent, chosen.name), []).append((chosen, path))
-        except SourceError as error:
-            aside.append((path, "no source knows it" if error.slug == "unknown-source" else why_not(error)))
-    for (parent, name), each in known.items():
-        if name == Native.name:
-            aside += [(path, "a log of Headway: give its folder") for _, path in each]
-            continue
-        if name == "mlperfpower":
-            continue  # it is of the runs beside it
-        whole = len(each) > 1 and each[0][0].recognise(parent, b"") is None  # it knows what its files say of each other
-        for chosen, path in [(each[0][0], parent)] if whole else each:
-            try:
-                found += chosen.load(path, asked)
-            except SourceError as error:
-                aside.append((path, why_not(error)))
-            except OSError as error:
-                aside.append((path, reason(error)))
-    found = _metered(
-        found, [path for (_, name), each in known.items() if name == "mlperfpower" for _, path in each], aside
-    )
-    found = told_once(found)  # before one that stays is told what was left aside
-    if found and (said := left_aside(aside, folder)):
-        found[0] = replace(found[0], warnings=(*found[0].warnings, said))
-    return found
 
 
 def _shown(item: Loaded | Opened | None) -> bool:

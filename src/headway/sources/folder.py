@@ -1,21 +1,20 @@
-"""A folder of logs: each file read by the source that knows it, and what belongs to one run put together."""
+"""A folder of logs: each file read by the source that knows it, and what was left aside."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from headway.errors import HeadwayError
-from headway.ledger.history import Process, Run
-from headway.sources.asked import Loaded
-from headway.sources.retold import told_by_ranks, told_once
+from headway.errors import SourceError
+from headway.ledger.history import Run
+from headway.sources.asked import Asked, Loaded
+from headway.sources.files import reason
+from headway.sources.native import Native
+from headway.sources.registry import Source, choose
+from headway.sources.retold import told_once
 from headway.sources.text import clean
 
 MAX_FILES: Final = 10_000
@@ -23,7 +22,7 @@ MAX_FILES: Final = 10_000
 MAX_DEPTH: Final = 8
 _SAID: Final = 5
 _NAMED: Final = 3
-_DIGITS: Final = re.compile(r"\d+")
+_UNKNOWN: Final = "no source knows it"
 
 
 def files_in(folder: Path) -> Iterator[Path]:
@@ -52,102 +51,92 @@ def files_in(folder: Path) -> Iterator[Path]:
     yield from below(folder, 0)
 
 
-def together(found: Sequence[Loaded]) -> list[Loaded]:
-    """Return what was found, with the files of one run as one run.
+class Folder:
+    """The files below a folder, each read by the source that knows it.
 
-    Ranks that have the run's name are its ranks. Files whose names differ in numbers alone, as
-    those of a job that began again under another number, are attempts of one run where the later
-    goes on with the steps of the earlier.
+    Args:
+        path: The folder.
+        asked: What the reader says of what is in it.
+        source: The name of the one source to use; None lets the content of each file decide.
     """
-    found = told_once(found)
-    runs = sorted((one for one in found if isinstance(one, Run)), key=_kin)
-    place = {(one.path, one.name): number for number, one in reversed(list(enumerate(found)))}
-    placed: list[tuple[int, Loaded]] = [(number, one) for number, one in enumerate(found) if not isinstance(one, Run)]
-    for _, kin in groupby(runs, key=lambda run: _kin(run)[:2]):
-        same = [list(group) for _, group in groupby(told_by_ranks(list(kin)), key=lambda run: run.name)]
-        ranked = [(min(place[run.path, run.name] for run in group), one) for group in same for one in _ranks(group)]
-        placed += _chains(ranked)
-    return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
 
+    def __init__(self, path: Path, asked: Asked, source: str | None = None) -> None:
+        self._path = path
+        self._asked = asked
+        self._source = source
+        self._found: list[Loaded] = []
+        self._aside: list[tuple[Path, str]] = []
+        self._refused: list[SourceError] = []
 
-def _kin(run: Run) -> tuple[str, str, str]:
-    return run.source, _DIGITS.sub("#", run.name), run.name
+    def read(self) -> list[Loaded]:
+        """Return what its files hold, with a word on those that were left aside; nothing of native logs.
 
+        Raises:
+            SourceError: Sources know files in it, and none of them can be used.
+        """
+        power = []
+        for (parent, name), each in self._known().items():
+            if name == Native.name:
+                self._aside += [(path, "a log of Headway: give its folder") for _, path in each]
+            elif name == "mlperfpower":
+                power += [path for _, path in each]  # it is of the runs beside it
+            else:
+                self._load(parent, each)
+        if self._refused and not self._found:
+            raise SourceError(
+                f"Cannot find a run in {clean(str(self._path), 4096)}: {left_aside(self._aside, self._path)}",
+                self._refused[0].next_step,
+                "no-runs",
+                path=str(self._path),
+            )
+        if power:
+            self._attach(power)
+        found = told_once(self._found)  # before one that stays is told what was left aside
+        if found and (said := left_aside(self._aside, self._path)):
+            found[0] = replace(found[0], warnings=(*found[0].warnings, said))
+        return found
 
-def _ranks(runs: list[Run]) -> list[Run]:
-    """Return runs of one name as one run; where they hold the same rank of the same attempt they are several."""
-    seats = [(process.open.attempt, process.open.rank) for run in runs for process in run.processes]
-    if len(set(seats)) == len(seats):
-        return [_joined(runs) if len(runs) > 1 else runs[0]]
-    return [replace(run, name=f"{run.name} ({clean(Path(run.path).stem)})") for run in runs]
+    def _known(self) -> dict[tuple[Path, str], list[tuple[Source, Path]]]:
+        """Return the files that a source knows, by their folder and its name."""
+        known: dict[tuple[Path, str], list[tuple[Source, Path]]] = {}
+        for path in files_in(self._path):
+            try:
+                chosen = choose(path, self._asked, self._source)
+                known.setdefault((path.parent, chosen.name), []).append((chosen, path))
+            except SourceError as error:
+                self._aside.append((path, _UNKNOWN if error.slug == "unknown-source" else _why_not(error)))
+        return known
 
+    def _load(self, parent: Path, each: list[tuple[Source, Path]]) -> None:
+        """Read the files of one source in one folder: together, where it knows what they say of each other."""
+        whole = len(each) > 1 and each[0][0].recognise(parent, b"") is None
+        for source, path in [(each[0][0], parent)] if whole else each:
+            try:
+                self._found += source.load(path, self._asked)
+            except SourceError as error:
+                self._refused.append(error)
+                self._aside.append((path, _why_not(error)))
+            except OSError as error:
+                self._aside.append((path, reason(error)))
 
-def _joined(runs: Sequence[Run]) -> Run:
-    first = runs[0]
-    return replace(
-        first,
-        processes=tuple(process for run in runs for process in run.processes),
-        path=os.path.commonpath([run.path for run in runs]),
-        warnings=tuple(dict.fromkeys(text for run in runs for text in run.warnings)),
-        unknown={factor: why for run in runs for factor, why in run.unknown.items()},
-    )
+    def _attach(self, power: list[Path]) -> None:
+        """Give the MLPerf run the energy that the power logs beside it tell."""
+        lacking = [
+            (place, one)
+            for place, one in enumerate(self._found)
+            if isinstance(one, Run) and one.source == "mlperf" and one.energy_j is None
+        ]
+        if len(lacking) != 1:
+            why = "there is no MLPerf training log beside it" if not lacking else "it does not say of which of the runs"
+            self._aside += [(path, f"a power log, and {why}") for path in power]
+            return
+        from headway.sources.mlperfpower import attach
 
-
-def _chains(placed: Sequence[tuple[int, Run]]) -> list[tuple[int, Run]]:
-    """Return runs whose names differ in numbers alone, those that go on with one another as attempts of one.
-
-    Each comes with a place; a chain has that of its first.
-    """
-    ordered = sorted(placed, key=lambda pair: min((p.open.wall_ns for p in pair[1].processes), default=0))
-    chains: list[list[tuple[int, Run]]] = []
-    for number, run in ordered:
-        chain = next((each for each in chains if _goes_on(each[-1][1], run)), None)
-        if chain is None:
-            chains.append([(number, run)])
-        else:
-            chain.append((number, run))
-    made = []
-    for chain in chains:
-        runs = [run for _, run in chain]
-        made.append((min(number for number, _ in chain), runs[0] if len(runs) == 1 else _joined(_as_attempts(runs))))
-    return made
-
-
-def _goes_on(before: Run, after: Run) -> bool:
-    """Return whether a run is the next attempt of another: later by the clock, and at steps that follow on its own."""
-    if before.unknown or after.unknown or len(before.processes) != len(after.processes):
-        return False
-    steps = [_span_of(run) for run in (before, after)]
-    if None in steps:
-        return False
-    (first, last, ended), (next_first, next_last, _) = steps  # type: ignore[misc]
-    began = min(process.open.wall_ns for process in after.processes)
-    return first < next_first <= last + 1 <= next_last + 1 and began >= ended
-
-
-def _span_of(run: Run) -> tuple[int, int, int] | None:
-    """Return a run's first and last step, and when that ended on the wall clock [ns]."""
-    rows = [(process, process.rows) for process in run.processes if len(process.rows)]
-    if not rows:
-        return None
-    end = max(_wall_ns(process, int(found.end.max())) for process, found in rows)
-    return min(int(found.step.min()) for _, found in rows), max(int(found.step.max()) for _, found in rows), end
-
-
-def _wall_ns(process: Process, mono_ns: int) -> int:
-    return process.open.wall_ns + mono_ns - process.open.mono_ns
-
-
-def _as_attempts(chain: Sequence[Run]) -> list[Run]:
-    """Return runs with attempts that tell them apart, in their order."""
-    renamed = []
-    for place, run in enumerate(chain):
-        processes = tuple(
-            replace(process, open=msgspec.structs.replace(process.open, attempt=f"{place:03d}-{process.open.attempt}"))
-            for process in run.processes
-        )
-        renamed.append(replace(run, processes=processes))
-    return renamed
+        ((place, run),) = lacking
+        try:
+            self._found[place] = attach(run, power)
+        except OSError as error:
+            self._aside += [(path, reason(error)) for path in power]
 
 
 def left_aside(reasons: Sequence[tuple[Path, str]], folder: Path) -> str:
@@ -156,16 +145,17 @@ def left_aside(reasons: Sequence[tuple[Path, str]], folder: Path) -> str:
     Example:
         >>> left_aside([(Path("d/a"), "it is empty"), (Path("d/b"), "no one knows it"), (Path("d/c"), "it is empty")],
         ...            Path("d"))
-        '3 files of d were left aside: a, c (it is empty); b (no one knows it)'
+        '3 files of d left aside: a, c (it is empty); b (no one knows it)'
     """
     if not reasons:
         return ""
     by_why: dict[str, list[str]] = {}
-    for path, why in reasons:
+    for path, why in sorted(reasons, key=lambda pair: pair[1] == _UNKNOWN):  # what is known of most is said first
         by_why.setdefault(why, []).append(clean(str(path.relative_to(folder))))
     said = [f"{_listed(names)} ({why})" for why, names in list(by_why.items())[:_SAID]]
     more = "; and others" if len(by_why) > _SAID else ""
-    return f"{len(reasons)} files of {clean(str(folder), 4096)} were left aside: {'; '.join(said)}{more}"
+    number = f"{len(reasons)} files" if len(reasons) > 1 else "1 file"
+    return f"{number} of {clean(str(folder), 4096)} left aside: {'; '.join(said)}{more}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -173,6 +163,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def why_not(error: HeadwayError) -> str:
+def _why_not(error: SourceError) -> str:
     """Return in few words why a file could not be read."""
-    return error.what.rpartition(": ")[2]
+    return error.what.rpartition(f"{error.details.get('path', '')}: ")[2]

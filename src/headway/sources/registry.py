@@ -133,6 +133,21 @@ def recognise(path: Path, source: str | None = None) -> Source:
     raise _unknown(path, head, reasons)
 
 
+def choose(path: Path, asked: Asked, source: str | None = None) -> Source:
+    """Return the source of a path as `recognise` does; a table that nobody knows is read by the mapping that was given.
+
+    Raises:
+        SourceError: As `recognise` does.
+        ArgumentError: As `recognise` does.
+    """
+    try:
+        return recognise(path, source)
+    except SourceError as error:
+        if asked.mapping is None or error.slug != "unknown-source" or source not in {None, "table"}:
+            raise
+        return next(one for one in SOURCES if one.name == "table")
+
+
 def _candidates(name: str | None) -> tuple[Source, ...]:
     chosen = tuple(source for source in SOURCES if name in {None, source.name})
     if not chosen:

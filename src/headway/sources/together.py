@@ -1,0 +1,118 @@
+"""Runs of several files that belong to one: its ranks, and the attempts of a job that began again."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from headway.ledger.history import Process, Run
+from headway.sources.asked import Loaded
+from headway.sources.retold import told_by_ranks, told_once
+from headway.sources.text import clean
+
+_DIGITS: Final = re.compile(r"\d+")
+
+
+def together(found: Sequence[Loaded]) -> list[Loaded]:
+    """Return what was found, with the files of one run as one run.
+
+    Ranks that have the run's name are its ranks. Files whose names differ in numbers alone, as
+    those of a job that began again under another number, are attempts of one run where the later
+    goes on with the steps of the earlier.
+    """
+    found = told_once(found)
+    runs = sorted((one for one in found if isinstance(one, Run)), key=_kin)
+    place = {(one.path, one.name): number for number, one in reversed(list(enumerate(found)))}
+    placed: list[tuple[int, Loaded]] = [(number, one) for number, one in enumerate(found) if not isinstance(one, Run)]
+    for _, kin in groupby(runs, key=lambda run: _kin(run)[:2]):
+        same = [list(group) for _, group in groupby(told_by_ranks(list(kin)), key=lambda run: run.name)]
+        ranked = [(min(place[run.path, run.name] for run in group), one) for group in same for one in _ranks(group)]
+        placed += _chains(ranked)
+    return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _kin(run: Run) -> tuple[str, str, str]:
+    return run.source, _DIGITS.sub("#", run.name), run.name
+
+
+def _ranks(runs: list[Run]) -> list[Run]:
+    """Return runs of one name as one run; where they hold the same rank of the same attempt they are several."""
+    seats = [(process.open.attempt, process.open.rank) for run in runs for process in run.processes]
+    if len(set(seats)) == len(seats):
+        return [_joined(runs) if len(runs) > 1 else runs[0]]
+    return [replace(run, name=f"{run.name} ({clean(Path(run.path).stem)})") for run in runs]
+
+
+def _joined(runs: Sequence[Run]) -> Run:
+    first = runs[0]
+    return replace(
+        first,
+        processes=tuple(process for run in runs for process in run.processes),
+        path=os.path.commonpath([run.path for run in runs]),
+        warnings=tuple(dict.fromkeys(text for run in runs for text in run.warnings)),
+        unknown={factor: why for run in runs for factor, why in run.unknown.items()},
+    )
+
+
+def _chains(placed: Sequence[tuple[int, Run]]) -> list[tuple[int, Run]]:
+    """Return runs whose names differ in numbers alone, those that go on with one another as attempts of one.
+
+    Each comes with a place; a chain has that of its first.
+    """
+    ordered = sorted(placed, key=lambda pair: min((p.open.wall_ns for p in pair[1].processes), default=0))
+    chains: list[list[tuple[int, Run]]] = []
+    for number, run in ordered:
+        chain = next((each for each in chains if _goes_on(each[-1][1], run)), None)
+        if chain is None:
+            chains.append([(number, run)])
+        else:
+            chain.append((number, run))
+    made = []
+    for chain in chains:
+        runs = [run for _, run in chain]
+        made.append((min(number for number, _ in chain), runs[0] if len(runs) == 1 else _joined(_as_attempts(runs))))
+    return made
+
+
+def _goes_on(before: Run, after: Run) -> bool:
+    """Return whether a run is the next attempt of another: later by the clock, and at steps that follow on its own."""
+    if before.unknown or after.unknown or len(before.processes) != len(after.processes):
+        return False
+    steps = [_span_of(run) for run in (before, after)]
+    if None in steps:
+        return False
+    (first, last, ended), (next_first, next_last, _) = steps  # type: ignore[misc]
+    began = min(process.open.wall_ns for process in after.processes)
+    return first < next_first <= last + 1 <= next_last + 1 and began >= ended
+
+
+def _span_of(run: Run) -> tuple[int, int, int] | None:
+    """Return a run's first and last step, and when that ended on the wall clock [ns]."""
+    rows = [(process, process.rows) for process in run.processes if len(process.rows)]
+    if not rows:
+        return None
+    end = max(_wall_ns(process, int(found.end.max())) for process, found in rows)
+    return min(int(found.step.min()) for _, found in rows), max(int(found.step.max()) for _, found in rows), end
+
+
+def _wall_ns(process: Process, mono_ns: int) -> int:
+    return process.open.wall_ns + mono_ns - process.open.mono_ns
+
+
+def _as_attempts(chain: Sequence[Run]) -> list[Run]:
+    """Return runs with attempts that tell them apart, in their order."""
+    renamed = []
+    for place, run in enumerate(chain):
+        processes = tuple(
+            replace(process, open=msgspec.structs.replace(process.open, attempt=f"{place:03d}-{process.open.attempt}"))
+            for process in run.processes
+        )
+        renamed.append(replace(run, processes=processes))
+    return renamed
