@@ -95,9 +95,9 @@ def mlperfpower(n: int) -> str:
 
 
 def mlperfstorage(path: Path, size: float) -> int:
-    """Write a result of blocks into a folder, and return how many; none is as large as 64 MiB."""
+    """Write a result of blocks into a folder, and return how many; none is as large as 16 MiB."""
     path.mkdir()
-    n = max(int(min(size, 6e7) / 185), 1)
+    n = max(int(min(size, 1.6e7) / 185), 1)
 
     def part(k: int) -> dict[str, str]:
         return {"start": at(9 * k, "%Y-%m-%dT%H:%M:%S.%f"), "end": at(9 * k + 9, "%Y-%m-%dT%H:%M:%S.%f")}

@@ -57,7 +57,9 @@ def row(folder: Path, name: str, size: float) -> str:
     LOGS[name](small, SMALL)
     n = LOGS[name](large, size)
     command = [sys.executable, "-c", MEASURE, str(small), str(large)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        return "  failed: " + ran.stderr.strip().splitlines()[-1]
     source, used, plain, peak, more = json.loads(ran.stdout)
     assert source == name.partition("_")[0]
     mb = sum(path.stat().st_size for path in (large.iterdir() if large.is_dir() else [large])) / 1e6

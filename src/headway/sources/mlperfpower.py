@@ -88,15 +88,15 @@ class MLPerfPower:
             SourceError: There is no reading in it.
         """
         meters, warnings = read(path)
-        times = np.concatenate([meter.sorted()[0] for meter in meters] or [np.zeros(0, np.int64)])
-        if not len(times):
+        ends = [int(at) for meter in meters if len(times := meter.sorted()[0]) for at in (times[0], times[-1])]
+        if not ends:
             raise SourceError(
                 f"Cannot read {clean(str(path), 4096)}: there is no power reading in it",
                 "Give the log of a node, with its power_reading lines",
                 "no-runs",
                 path=str(path),
             )
-        begin, end = int(times.min()), int(times.max())
+        begin, end = min(ends), max(ends)
         title = clean(path.stem)
         opened = Open(wall_ns=begin, mono_ns=begin, run=title, devices=asked.devices or 1, phases=(), rows="block")
         events = (Span(category="unaccounted", start=begin, end=end), Notice(name="log_end", at=end))
@@ -216,13 +216,13 @@ class Meter:
             return self.constant_w * (end - begin) / NS_PER_S * self.efficiency, 0
         if not len(times) or end <= begin:
             return 0.0, end - begin
-        usual = int(np.median(np.diff(times))) if len(times) > 1 else 0
-        times = np.concatenate([[times[0] - usual], times, [times[-1] + usual]])
-        watts = np.concatenate([watts[:1], watts, watts[-1:]])
+        usual = int(np.median(np.diff(times), overwrite_input=True)) if len(times) > 1 else 0
         joules, covered = 0.0, 0
-        for first in range(0, len(times) - 1, _BLOCK):
-            some = slice(first, first + _BLOCK + 1)
-            more, length = _trapezoids(times[some], watts[some], (begin, end), usual)
+        for first in range(-1, len(times), _BLOCK):
+            some = np.arange(first, min(first + _BLOCK, len(times)) + 1)
+            near = np.clip(some, 0, len(times) - 1)
+            at = times[near] + (some - near) * usual
+            more, length = _trapezoids(at, watts[near], (begin, end), usual)
             joules, covered = joules + more, covered + length
         if not covered:
             return 0.0, end - begin

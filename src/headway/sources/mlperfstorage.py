@@ -24,7 +24,7 @@ from headway.sources.text import clean
 
 SUMMARY: Final = "summary.json"
 EPOCHS: Final = "per_epoch_stats.json"
-_MOST: Final = 64 << 20
+_MOST: Final = 16 << 20
 """A larger file is none of these [bytes]."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AU: Final = "train_au_percentage"
