@@ -6,6 +6,7 @@ import io
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +15,12 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from headway.errors import SourceError
 from headway.ledger.history import Served
 from headway.ledger.serving import per_token
-from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.jsonwalk import Walk, decode
+from headway.sources.servedfile import count, no_object, number, results
 from headway.sources.text import Complaints, clean
-from headway.sources.vllmbench import complaints, count, number
 
 ENDS: Final = ("successful", "errored", "incomplete")
 _EACH: Final = ("benchmarks", "*")
@@ -36,6 +35,10 @@ _MARK: Final = re.compile(
     rb'guidellm|"(?:generative|embeddings)_benchmark"|"request_totals"|"successful"', re.IGNORECASE
 )
 _LONGEST: Final = 1 << 20  # what is longer holds no name of a strategy
+_LACKING: Final = (
+    "there is no benchmark with requests in it",
+    "Give the JSON that guidellm benchmark --output-path wrote, whole",
+)
 _AGAIN: Final = "run it again as `guidellm benchmark ... --output-path benchmarks.json`, without a limit of samples"
 
 
@@ -46,10 +49,8 @@ class GuideLLM:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no report of it, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not a report file"
-        if not head.lstrip().startswith((b"{", b"\xef\xbb\xbf{")):
-            return "it does not begin with an object of JSON"
+        if reason := no_object(path, head, "report file"):
+            return reason
         walk = Walk(io.BytesIO(head), [(), ("benchmarks",), _EACH])
         is_listed = any(place[:1] == ("benchmarks",) for place, _ in walk) or walk.inside[:1] == ("benchmarks",)
         if b'"guidellm_version"' in head or (is_listed and _MARK.search(head)):
@@ -59,22 +60,12 @@ class GuideLLM:
     def load(self, path: Path, asked: Asked) -> list[Served]:
         """Return the requests of each benchmark of a report."""
         shown = clean(str(path), 4096)
-        with files.plain(path) as file:
-            walk = Walk(file, _OPENED, _KEPT)
-            found = [benchmark for benchmark in _benchmarks(walk, shown) if benchmark.is_one]
-        if not found:
-            why = f": {walk.torn}" if walk.torn else ""
-            raise SourceError(
-                f"Cannot read {shown}: there is no benchmark with requests in it{why}",
-                "Give the JSON that guidellm benchmark --output-path wrote, whole",
-                "no-runs",
-                path=str(path),
-            )
+        found, faults = results(path, _OPENED, _KEPT, lambda walk: _benchmarks(walk, shown), _LACKING)
         names = [benchmark.name or path.name for benchmark in found]
-        faults = list(complaints(walk, shown))
+        uses = Counter(names)
         return [
             benchmark.served(
-                name if names.count(name) == 1 else f"{name} #{place}",
+                name if uses[name] == 1 else f"{name} #{place}",
                 path,
                 asked.devices,
                 faults if benchmark is found[-1] else [],

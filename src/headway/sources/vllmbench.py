@@ -14,12 +14,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import SourceError
 from headway.ledger.history import Served
 from headway.ledger.serving import per_token
-from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.jsonwalk import LIMIT, Walk, decode
+from headway.sources.jsonwalk import Walk, decode
+from headway.sources.servedfile import count, no_object, number, results
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -39,9 +38,12 @@ _QUANTILES: Final = {
     for key in ("median", "p90", "p99")
 }
 _STATED: Final = frozenset({"completed", "failed", "duration", "num_prompts", *_NAMES, *_GOODPUTS, *_QUANTILES})
-_BEGINS: Final = (b"{", b"\xef\xbb\xbf{")
 _OPENED: Final = ((), *((name,) for name in _COLUMNS))
 _KEPT: Final = (("itls", "*"),)
+_LACKING: Final = (
+    "no whole value in it is of a result of vllm bench serve",
+    "Give the file that --save-result wrote, whole",
+)
 _AGAIN: Final = "run it again as `vllm bench serve ... --save-result --save-detailed`"
 
 
@@ -52,10 +54,8 @@ class VLLMBench:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no result of it, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not a result file"
-        if not head.lstrip().startswith(_BEGINS):
-            return "it does not begin with an object of JSON"
+        if reason := no_object(path, head, "result file"):
+            return reason
         walk = Walk(io.BytesIO(head), _OPENED)
         names = {place[0] for place, _ in walk if place}
         if ({"completed", "duration"} <= names and names & _TOTALS) or names & {"ttfts", "itls"}:
@@ -64,63 +64,13 @@ class VLLMBench:
 
     def load(self, path: Path, asked: Asked) -> list[Served]:
         """Return the requests of each result in a file: ``--append-result`` writes one after the other."""
-        shown = clean(str(path), 4096)
-        with files.plain(path) as file:
-            walk = Walk(file, _OPENED, _KEPT)
-            results = [result for result in _results(walk) if result.is_one]
-        if not results:
-            why = f": {walk.torn}" if walk.torn else ""
-            raise SourceError(
-                f"Cannot read {shown}: no whole value in it is of a result of vllm bench serve{why}",
-                "Give the file that --save-result wrote, whole",
-                "no-runs",
-                path=str(path),
-            )
-        faults = list(complaints(walk, shown))
+        found, faults = results(path, _OPENED, _KEPT, _results, _LACKING)
         served = []
-        for number, result in enumerate(results, 1):
+        for place, result in enumerate(found, 1):
             name = result.name or path.name
-            title = name if len(results) == 1 else f"{name} #{number}"
-            served.append(_served(title, path, result, asked.devices, faults if result is results[-1] else ()))
+            title = name if len(found) == 1 else f"{name} #{place}"
+            served.append(_served(title, path, result, asked.devices, faults if result is found[-1] else ()))
         return served
-
-
-def complaints(walk: Walk, shown: str) -> Iterator[str]:
-    """Yield what was wrong with a file, a sentence each."""
-    if walk.torn:
-        yield f"{shown}: {walk.torn}; what stands before is read"
-    if walk.junk:
-        yield f"{shown}: what is no JSON in it is left out, in {walk.junk} place{'s' * (walk.junk != 1)}"
-    if walk.too_long:
-        yield f"{shown}: {walk.too_long} value{'s' * (walk.too_long != 1)} of more than {LIMIT >> 20} MiB, left out"
-
-
-def number(value: Any) -> float:
-    """Return a number of a file; NaN where it is none.
-
-    Example:
-        >>> number(3), number("3"), number(True)
-        (3.0, nan, nan)
-    """
-    if type(value) is float:
-        return value
-    if type(value) is not int:
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
-def count(value: Any) -> int:
-    """Return how many, as a file says; -1 where it says no whole number from 0 on.
-
-    Example:
-        >>> count(3), count(3.0), count(-2), count(None), count(1e300)
-        (3, 3, -1, -1, -1)
-    """
-    amount = number(value)
-    return int(amount) if 0 <= amount < 1 << 53 and amount == int(amount) else -1
 
 
 @dataclass
