@@ -15,6 +15,7 @@ from headway.clock import NS_PER_S
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
+from headway.sources.stepcolumns import UNKNOWN
 from headway.sources.steplines import StepLines
 from headway.sources.text import clean
 from headway.sources.tfrecord import HEADER, Stretch, checksum, stretches
@@ -82,19 +83,29 @@ class _Points:
 
     def take(self, some: Stretch) -> None:
         """Read some events."""
-        log, data = self.log, some.data
-        columns = (*_plain(some, self.chosen), some.start, some.length)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        for number, (kind, step, at, start, length) in enumerate(rows, some.first):
-            if kind == _CHOSEN:
-                log.step(step, line=number, at_ns=at)
-            elif kind == _OTHER:
-                log.seen(at)
-            else:
+        kind, step, at = _plain(some, self.chosen)
+        starts, lengths, begin = some.start.tolist(), some.length.tolist(), 0
+        for place in [*np.flatnonzero(kind == 0).tolist(), len(some)]:
+            if begin < place:
+                part = slice(begin, place)
+                self._known(some.first + begin, kind[part], step[part], at[part])
+            if place < len(some):
+                number = some.first + place
                 try:
-                    self._event(number, data[start : start + length])
+                    self._event(number, some.data[starts[place] : starts[place] + lengths[place]])
                 except ValueError as error:
-                    log.bad.add("no event, left out", number, str(error))
+                    self.log.bad.add("no event, left out", number, str(error))
+            begin = place + 1
+
+    def _known(self, first: int, kind: NDArray[np.uint8], step: NDArray[np.int64], at: NDArray[np.int64]) -> None:
+        """Tell of events one after the other, of which `_plain` tells all."""
+        for moment in (at[0], at.min(), at.max()):
+            self.log.seen(int(moment))
+        own = np.flatnonzero(kind == _CHOSEN)
+        nobody = np.broadcast_to(np.int64(-1), len(own))
+        nothing = np.broadcast_to(np.int64(UNKNOWN), len(own))
+        self.log.steps(step[own], line=own + first, at=at[own], took=nothing, rank=nobody)
+        self.log.seen(int(at[-1]))
 
     def _event(self, number: int, data: bytes) -> None:
         """Read one event.

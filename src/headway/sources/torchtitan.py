@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -16,12 +16,11 @@ from headway.events import CLOSE_REASONS
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
 from headway.sources.moment import MOMENT, moment
-from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
+from headway.sources.stepcolumns import UNKNOWN
+from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -120,10 +119,7 @@ class _Log:
     """A log as it is read; put in the order of its times at the end, as ranks write at the same time."""
 
     steps: StepLines
-    at: array[int] = field(default_factory=lambda: array("q"))
-    line: array[int] = field(default_factory=lambda: array("q"))
-    step: array[int] = field(default_factory=lambda: array("q"))
-    rank: array[int] = field(default_factory=lambda: array("i"))
+    told: array[int] = field(default_factory=lambda: array("q"))
     mfu: array[float] = field(default_factory=lambda: array("d"))
     rare: list[_Line] = field(default_factory=list)
     devices: int | None = None
@@ -140,16 +136,9 @@ class _Log:
         self.steps.n_local += 1
         self.steps.seen(at)
         self.last = at
-        self.add(at, number, int(step), -1 if rank is None else int(rank), float(mfu) / 100)
+        self.told.extend((at, number, int(step), -1 if rank is None else int(rank)))
+        self.mfu.append(float(mfu) / 100)
         return True
-
-    def add(self, at: int, number: int, step: int, rank: int, mfu: float) -> None:
-        """Keep a line of a step."""
-        self.at.append(at)
-        self.line.append(number)
-        self.step.append(step)
-        self.rank.append(rank)
-        self.mfu.append(mfu)
 
     def take(self, line: bytes, number: int) -> None:
         """Read a line that may tell of something."""
@@ -158,7 +147,8 @@ class _Log:
         at = self.steps.stamp(text, number)
         self.last = when = self.last if at is None else at
         if found := _STEP.search(text):
-            self.add(when, number, int(found[1]), said.rank, _share(found[2]))
+            self.told.extend((when, number, int(found[1]), said.rank))
+            self.mfu.append(_share(found[2]))
         elif found := _VALIDATED.search(text):
             self.rare.append(_Line(when, number, "evaluation", int(found[1]), -1, said.rank))
         elif found := _STARTS.search(text):
@@ -186,8 +176,7 @@ class _Log:
 
     def finish(self) -> None:
         """Give all to the steps' log, in the order of time."""
-        rank = np.frombuffer(self.rank, np.int32)
-        at, line, step = (np.frombuffer(column, np.int64) for column in (self.at, self.line, self.step))
+        at, line, step, rank = np.frombuffer(self.told, np.int64).reshape(-1, 4).T
         mfu = np.frombuffer(self.mfu, np.float64)
         names, counts = np.unique(rank, return_counts=True)
         main = int(names[np.argmax(counts)]) if len(names) else -1
@@ -205,12 +194,11 @@ class _Log:
             )
         telling = _Telling(self.steps, rare, main, with_loss=mfu_good)
         for low in range(0, len(at), _AT_ONCE):
-            part, ahead = slice(low, low + _AT_ONCE), slice(max(low - 1, 0), low + _AT_ONCE)
-            lost = telling.spent.between(at[ahead], step[ahead], rank[ahead], mfu[ahead])
-            rows = (column[part].tolist() for column in (at, line, step, rank, mfu))
-            telling.some(zip(*rows, lost[-len(at[part]) :], strict=True))
+            part = slice(max(low - 1, 0), low + _AT_ONCE)  # with the line before them
+            rows = _Rows(at[part], line[part], step[part], rank[part], mfu[part])
+            telling.some(rows, 1 if low else 0)
         telling.rest()
-        self.at, self.line, self.step = array("q"), array("q"), array("q")
+        self.told, self.mfu = array("q"), array("d")
 
     def _evaluations(self, rare: list[_Line], at: Ints, step: Ints) -> None:
         """Let each evaluation begin with the line of its own step, which is logged just before it."""
@@ -218,6 +206,16 @@ class _Log:
             place = int(np.searchsorted(at, one.at, "right")) - 1
             if one.kind == "evaluation" and one.at >= 0 and place >= 0 and step[place] == one.step:
                 one.took = one.at - int(at[place])
+
+
+class _Rows(NamedTuple):
+    """Lines of steps in their order: time [ns since the Unix epoch], line, step, rank, share of the peak, ``(n,)``."""
+
+    at: Ints
+    line: Ints
+    step: Ints
+    rank: Ints
+    mfu: NDArray[np.float64]
 
 
 class _Telling:
@@ -233,23 +231,28 @@ class _Telling:
         self._saved = -1
         self._before: tuple[int, int, int] | None = None
 
-    def some(self, rows: Iterable[tuple[int, int, int, int, float, int | None]]) -> None:
-        """Tell of some lines; of one whose loss is known there is nothing else to tell.
+    def some(self, rows: _Rows, first: int) -> None:
+        """Tell of some lines, from one on; of those whose loss is certain many at once."""
+        lost, certain = self.spent.between(rows)
+        begin = first
+        for place in [*(np.flatnonzero(~certain[first:]) + first).tolist(), len(certain)]:
+            if begin < place:
+                self._many(rows, lost, slice(begin, place))
+            if place < len(certain):
+                at, line, step, rank, mfu = (column[place].item() for column in rows)
+                self._one(at, line, step, rank, mfu)
+            begin = place + 1
 
-        Args:
-            rows: Of each the time, the line's number, the step, the rank, the share of the peak and what was lost.
-        """
-        tell, wait, main, with_loss = self._steps.step, self._steps.wait, self._main, self._with_loss
-        for when, number, last, who, share, below in rows:
-            if below is None:
-                self._one(when, number, last, who, share)
-            else:
-                tell(last, line=number, at_ns=when, rank=who)
-                if with_loss:
-                    wait("below_peak", below)
-                if who == main:
-                    self._saved = last
-                self._before = (when, last, who)
+    def _many(self, rows: _Rows, lost: Ints, part: slice) -> None:
+        """Tell of lines between which there was nothing else."""
+        at, line, step, rank = (column[part] for column in rows[:4])
+        possible = (lost[part] >= 0) & (lost[part] <= LONGEST)
+        waits = {"below_peak": np.where(possible, lost[part], 0)} if self._with_loss and possible.any() else None
+        took = np.broadcast_to(np.int64(UNKNOWN), len(at))
+        self._steps.steps(step, line=line, at=at, took=took, rank=rank, waits=waits)
+        if len(mine := step[rank == self._main]):
+            self._saved = int(mine[-1])
+        self._before = (int(at[-1]), int(step[-1]), int(rank[-1]))
 
     def _one(self, when: int, number: int, last: int, who: int, share: float) -> None:
         """Tell of a line, and before it of what is not told yet; or of nothing where it is the same again."""
@@ -307,26 +310,20 @@ class _Spent:
         self._spans = [one for one in rare if one.took > 0 and one.kind in {"evaluation", "checkpoint_save"}]
         self._spans_at = [one.at for one in self._spans]
 
-    def between(self, at: Ints, step: Ints, rank: NDArray[np.int32], mfu: NDArray[np.float64]) -> list[int | None]:
-        """Return what `row` would say that one step of each line lost, where it is certain that nothing else was done.
+    def between(self, rows: _Rows) -> tuple[Ints, NDArray[np.bool_]]:
+        """Return what `row` would say that one step of each line lost [ns], and where that is certain.
 
-        Args:
-            at: The times of some lines in their order, ``(n,)`` [ns since the Unix epoch].
-            step: Their steps, ``(n,)``.
-            rank: Their ranks, ``(n,)``.
-            mfu: Their shares of the peak, ``(n,)``.
-
-        Returns:
-            Of each [ns], and None where something may have been, as for the first line, ``(n,)``.
+        It is where nothing else was done since the line before; of the first line it is not known, ``(n,)`` each.
         """
-        apart, count = np.diff(at), np.diff(step)
+        at = rows.at
+        apart, count = np.diff(at), np.diff(rows.step)
         first = np.searchsorted(self._all_at, at[:-1], "left")
-        plain = (at[:-1] >= 0) & (apart >= 0) & (count > 0) & (np.diff(rank) == 0)
-        plain &= first == np.searchsorted(self._all_at, at[1:], "right")
-        share = np.where((mfu[1:] >= 0) & (mfu[1:] <= 1), mfu[1:], 0)  # of others nothing is told
-        lost = apart - np.rint(share * apart).astype(np.int64)
-        each = lost // np.maximum(count, 1)
-        return [None, *(below if good else None for below, good in zip(each.tolist(), plain.tolist(), strict=True))]
+        certain = (at[:-1] >= 0) & (apart >= 0) & (count > 0) & (np.diff(rows.rank) == 0)
+        certain &= first == np.searchsorted(self._all_at, at[1:], "right")
+        mfu = rows.mfu[1:]
+        share = np.where((mfu >= 0) & (mfu <= 1), mfu, 0)  # of others nothing is told
+        lost = (apart - np.rint(share * apart).astype(np.int64)) // np.maximum(count, 1)
+        return np.concatenate([[0], lost]), np.concatenate([[False], certain])
 
     def row(
         self, before: tuple[int, int, int] | None, at: int, step: int, mfu: float
