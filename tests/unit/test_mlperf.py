@@ -108,6 +108,24 @@ def test_records_are_found_anywhere_in_a_line(tmp_path, dress):
     assert facts(read(tmp_path, [*noise, *map(dress.format, plain)])[0]) == facts(read(tmp_path, plain)[0])
 
 
+@pytest.mark.parametrize("odd", ['"value": NaN', r'"value": "\ud800"', '"value": 1e999', '"time_ms2": 1, "value": "{"'])
+def test_records_that_are_written_oddly_say_the_same(tmp_path, odd):
+    (plain,) = read(tmp_path, run_of(*BLOCKS))
+    (run,) = read(tmp_path, [line.replace('"value": null', odd) for line in run_of(*BLOCKS)])
+    assert (facts(run), run.warnings) == (facts(plain), plain.warnings)
+
+
+def test_of_what_is_said_twice_the_first_in_time_counts(tmp_path):
+    said = [
+        entry(1300, "submission_org", "Late"),
+        entry(1200, "submission_org", "Early"),
+        entry(1100, "number_of_nodes"),
+    ]
+    more = [entry(1500, "submission_benchmark", "b"), entry(1400, "submission_benchmark", "PLACEHOLDER")]
+    (run,) = read(tmp_path, run_of(*said, *more, entry(1600, "number_of_nodes", 2), entry(1600, "number_of_ranks", 8)))
+    assert (run.name, run.processes[0].open.devices) == ("b · Early", 8)
+
+
 def test_the_first_block_may_have_no_start(tmp_path):
     marks = [entry(4000, "block_stop"), entry(4000, "block_start"), entry(7000, "block_stop")]
     (run,) = read(tmp_path, run_of(*marks))

@@ -37,6 +37,7 @@ _RUN_STOP: Final = _CODES["run_stop"]
 _OTHER_STOP: Final = 0
 _OTHER: Final = len(KEYS) - 1
 _LAST_MS: Final = BOUND // NS_PER_MS
+_BARE: Final = "without metadata"
 _json: Final = json.JSONDecoder()
 
 
@@ -101,8 +102,8 @@ class _Metadata(msgspec.Struct):
 
 class _Record(msgspec.Struct):
     key: str
-    time_ms: Any
-    metadata: _Metadata
+    time_ms: Any = None
+    metadata: _Metadata | None = None
     value: Any = None
 
 
@@ -122,7 +123,7 @@ def read(path: Path) -> Log:
         if MARK in line:
             for text in line.split(MARK)[1:]:
                 try:
-                    said.take(number, *(_usual(text) or _any(text, number, bad)))
+                    said.take(number, *(_usual(text, number, bad) or _any(text, number, bad)))
                 except ValueError as error:
                     bad.add("no record, passed over", number, str(error))
         elif SYSTEM_MARK in line and not system:
@@ -130,7 +131,7 @@ def read(path: Path) -> Log:
     return Log(said.records(), {key: value for key, (_, value) in said.facts.items()}, system, tuple(bad.sentences()))
 
 
-def _usual(text: bytes) -> tuple[int, str, object, object] | None:
+def _usual(text: bytes, number: int, bad: Complaints) -> tuple[int, str, object, object] | None:
     """Return time [ns], key, value and status of a record as it mostly is; None where it must be looked at closer."""
     try:
         found = _decode(text[text.find(b"{") : text.rfind(b"}") + 1])
@@ -139,6 +140,9 @@ def _usual(text: bytes) -> tuple[int, str, object, object] | None:
     at = found.time_ms
     if type(at) is not int or not 0 <= at <= _LAST_MS:
         return None
+    if found.metadata is None:
+        bad.add(_BARE, number)
+        return at * NS_PER_MS, found.key, found.value, None
     return at * NS_PER_MS, found.key, found.value, found.metadata.status
 
 
@@ -156,7 +160,7 @@ def _any(text: bytes, number: int, bad: Complaints) -> tuple[int, str, object, o
         raise ValueError("it has no key")  # noqa: TRY004  a value from a file, not an argument
     metadata = found.get("metadata")
     if not isinstance(metadata, dict):
-        bad.add("without metadata", number)
+        bad.add(_BARE, number)
         metadata = {}
     return time_ns(found.get("time_ms")), key, found.get("value"), metadata.get("status")
 
