@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headway.errors import SourceError
 from headway.ledger.history import Pool
+from headway.ledger.jobs import UNTOLD
 from headway.sources import files, slurm_fields, slurm_guess, slurm_json
 from headway.sources.asked import Asked
-from headway.sources.slurm_jobs import Jobs
+from headway.sources.slurm_columns import Columns
+from headway.sources.slurm_jobs import Attempts
 from headway.sources.slurm_nodes import Nodes
-from headway.sources.slurm_table import SACCT, SINFO, SQUEUE, Row, first_header, rows
+from headway.sources.slurm_rows import records
+from headway.sources.slurm_table import SACCT, SINFO, SQUEUE, Header, Row, first_header
 from headway.sources.text import Complaints, clean
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
 
 _MOST_FILES: Final = 400
 """So many files of a folder are looked at."""
@@ -25,6 +34,7 @@ _CUT_NAME: Final = (
     "write it again with -P (parsable)"
 )
 _NAMES: Final = ("user", "account", "partition", "name", "cluster")
+_One = Callable[[int, str, Row], None]
 _CLOCKS: Final = frozenset({"start", "end", "elapsed", "elapsed_raw", "submit"})
 
 
@@ -85,11 +95,11 @@ class _Reading:
     asked: Asked
     warnings: list[str] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
-    jobs: Jobs = field(init=False)
+    jobs: Attempts = field(init=False)
     nodes: Nodes = field(default_factory=Nodes)
 
     def __post_init__(self) -> None:
-        self.jobs = Jobs(self.asked.devices)
+        self.jobs = Attempts(self.asked.devices)
 
     def pool(self, paths: Iterable[Path]) -> Pool:
         """Read the files, and return the pool that they tell."""
@@ -107,21 +117,26 @@ class _Reading:
         told = [*self.warnings, *self.jobs.warnings()] if jobs else [*self.warnings]
         told += self.nodes.warnings() if len(self.nodes) else ()
         snapshot = SACCT not in self.kinds
-        running = sum(job.milli for job in jobs if job.start_ns is not None) / 1000
+        start, end, milli = (jobs.column(name) for name in ("start_ns", "end_ns", "milli"))
+        ran = start != UNTOLD
+        running = int(milli[ran].sum()) / 1000
         devices = self.asked.capacity or self.nodes.devices
         if running and snapshot and self.jobs.timed and self.jobs.seen_ns is None:
             told.append("when that moment was is not told (no TIME): device-time counts up to the last Start or Submit")
         if jobs and snapshot:
-            told.append(_of_snapshot(len(jobs), sum(job.start_ns is not None for job in jobs), running, devices))
+            told.append(_of_snapshot(len(jobs), int(ran.sum()), running, devices))
             devices = None
         totals: dict[str, int] | None = None
         if jobs and not self.jobs.timed:
             totals = {}
-            for job in jobs:
-                if job.start_ns is not None and job.end_ns is not None:
-                    totals[job.state] = totals.get(job.state, 0) + (job.end_ns - job.start_ns) * job.milli // 1000
+            for state, since, until, amount in zip(
+                jobs.labels["state"], jobs.start_ns, jobs.end_ns, jobs.milli, strict=True
+            ):
+                if UNTOLD not in {since, until}:
+                    word = jobs.words[state]
+                    totals[word] = totals.get(word, 0) + (until - since) * amount // 1000
             told.append("no column tells when jobs ran, only how long: the window, queue and waits are unknown")
-        moments = [at for job in jobs for at in (job.end_ns, job.start_ns, job.submit_ns) if at is not None]
+        moments = _ends(end, start, jobs.column("submit_ns"))
         if self.jobs.seen_ns is not None:
             moments.append(self.jobs.seen_ns)
         return Pool(
@@ -144,31 +159,45 @@ class _Reading:
     def _read(self, path: Path) -> None:
         """Read one file into the jobs or the nodes."""
         complaints = Complaints(clean(path.name))
-        for place, kind, row in self._records(path, complaints):
+
+        def one(place: int, kind: str, row: Row) -> None:
             try:
                 why = self.nodes.add(row) if kind == SINFO else self.jobs.add(row)
             except slurm_fields.CutError as error:
                 complaints.add(_CUT, place, str(error))
-                continue
+                return
             if why:
                 what = "node" if kind == SINFO else "job"
                 complaints.add(f"no {what} that can be counted, left out", place, why)
-        self.warnings += complaints.sentences()
 
-    def _records(self, path: Path, complaints: Complaints) -> Iterator[tuple[int, str, Row]]:
         head = files.head(path)
         if kind := slurm_json.kind(head):
             complaints.noun = "record"
             self.kinds.add(kind)
+            see = self._see(path) if kind != SINFO else lambda _: None
+            for place, _, row in slurm_json.records(path, kind, complaints, see):
+                one(place, kind, row)
+        else:
+            self._read_table(path, self._header(path, head), complaints, one)
+        self.warnings += complaints.sentences()
 
-            def see(text: str) -> None:
-                try:
-                    self.jobs.see(text)
-                except (ValueError, OverflowError) as error:
-                    self.warnings.append(f"{clean(path.name)}: its last_update is no moment ({clean(str(error))})")
+    def _see(self, path: Path) -> Callable[[str], None]:
+        """Return what notes the moment of a list, and warns where it is none."""
 
-            yield from slurm_json.records(path, kind, complaints, see if kind != SINFO else lambda _: None)
-            return
+        def see(text: str) -> None:
+            try:
+                self.jobs.see(text)
+            except (ValueError, OverflowError) as error:
+                self.warnings.append(f"{clean(path.name)}: its last_update is no moment ({clean(str(error))})")
+
+        return see
+
+    def _header(self, path: Path, head: bytes) -> Header:
+        """Return the header of a table, or what its columns seem to be.
+
+        Raises:
+            SourceError: It has none and needs one, or it tells no time.
+        """
         found = first_header(head)
         if found is None:
             found = slurm_guess.header(head)
@@ -189,13 +218,31 @@ class _Reading:
                 "no-columns",
                 path=str(path),
             )
+        return found
+
+    def _read_table(self, path: Path, found: Header, complaints: Complaints, one: _One) -> None:
+        """Read the records of a table."""
         self.kinds.add(found.kind)
-        for place, header, row in rows(path, found, complaints):
-            if not header.delimiter and header.kind != SINFO and "." not in row.get("job", ""):
-                cut = next((row[name] for name in _NAMES if row.get(name, "").endswith("+")), "")
-                if cut:
-                    complaints.add(_CUT_NAME, place, cut)
-            yield place, header.kind, row
+        columns = Columns(self.jobs, lambda place, row: one(place, SQUEUE, row))
+        for several in records(path, found, complaints):
+            if found.kind != SINFO and found.delimiter:
+                columns.take(several)
+                continue
+            for place, row in several.rows():
+                if found.kind != SINFO and "." not in row.get("job", ""):
+                    cut = next((row[name] for name in _NAMES if row.get(name, "").endswith("+")), "")
+                    if cut:
+                        complaints.add(_CUT_NAME, place, cut)
+                one(place, found.kind, row)
+
+
+def _ends(*columns: Ints) -> list[int]:
+    """Return the first and the last moment of each column that tells one [ns since the Unix epoch]."""
+    found: list[int] = []
+    for column in columns:
+        if (known := column != UNTOLD).any():
+            found += [int(column.min(where=known, initial=1 << 62)), int(column.max())]
+    return found
 
 
 def _of_snapshot(n_jobs: int, n_running: int, devices: float, capacity: int | None) -> str:

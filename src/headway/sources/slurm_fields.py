@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 from headway.clock import NS_PER_S
 
@@ -48,7 +48,37 @@ _TASKS: Final = re.compile(r"_\[([0-9,:-]+)(?:%(\d+))?", re.ASCII)
 _NODES: Final = re.compile(r"(?:[^,\[\]\s]|\[[^\]]*\])+")
 _PIECES: Final = re.compile(r"\[[^\]]*\]|[^\[\]]+")
 _YEARS: Final = (1971, 2100)
-_LONGEST_S: Final = 100 * 366 * 86400
+LONGEST_NS: Final = 100 * 366 * 86400 * NS_PER_S
+"""A job that took longer is damage."""
+_SHORT: Final = 500
+_LONGEST_NAME: Final = 255
+
+
+_K = TypeVar("_K", bound=str | bytes)
+_V = TypeVar("_V")
+
+
+class Short(dict[_K, _V]):
+    """What a function makes of texts, kept for those that are short, of which there are not too many.
+
+    Example:
+        >>> lengths = Short(len)
+        >>> lengths["seven"], lengths["x" * 600], [*lengths]
+        (5, 600, ['seven'])
+    """
+
+    def __init__(self, make: Callable[[_K], _V], most: int = 1 << 14) -> None:
+        super().__init__()
+        self._make: Callable[[_K], _V] = make
+        self._most = most
+
+    def __missing__(self, text: _K) -> _V:
+        made: _V = self._make(text)
+        if len(text) <= _SHORT:
+            if len(self) >= self._most:
+                self.clear()
+            self[text] = made
+        return made
 
 
 class CutError(Exception):
@@ -139,12 +169,11 @@ def length(text: str) -> int | None:
         seconds += ((days * 24 + hours) * 60 + minutes) * 60
     else:
         return None
-    if seconds > _LONGEST_S:
+    if seconds * NS_PER_S > LONGEST_NS:
         raise ValueError(f"{text[:40]} is longer than 100 years")
     return seconds * NS_PER_S
 
 
-@lru_cache(1 << 14)
 def gpus(text: str) -> int | None:
     """Return how many GPUs a list of resources names; None where it names no resource at all.
 
@@ -158,12 +187,18 @@ def gpus(text: str) -> int | None:
         >>> gpus("billing=97,cpu=1,gres/gpu=8,gres/gpu:h100=8"), gpus("gpu:ampere:8(S:0-1)"), gpus("cpu=4"), gpus("")
         (8, 8, 0, None)
     """
+    return _GPUS[text]
+
+
+def _gpus(text: str) -> int | None:
     if "gpu" not in whole(text):
         return None if nothing(text) else 0
     total, kinds = None, 0
     for item in _IN_BRACKETS.sub("", text).replace("::", ":").split(","):
+        if "gpu" not in item:
+            continue
         if not (match := _GPU.fullmatch(item.strip())):
-            if "gpu" in item and not _OTHER.fullmatch(item.strip()):
+            if not _OTHER.fullmatch(item.strip()):
                 raise ValueError(f"{item.strip()[:40]} is no number of GPUs")
             continue
         kind, sign, count = match.groups()
@@ -174,6 +209,9 @@ def gpus(text: str) -> int | None:
         else:
             kinds += int(count or 1)
     return kinds if total is None else total
+
+
+_GPUS: Final = Short(_gpus)
 
 
 def asked(text: str, n_nodes: int) -> int | None:
@@ -214,7 +252,6 @@ def is_long(text: str) -> bool:
     return match is not None and match[0].lower() in LONG
 
 
-@lru_cache(1 << 12)
 def state(text: str) -> str:
     """Return a state of a job as one long word; nothing where it is none.
 
@@ -222,6 +259,10 @@ def state(text: str) -> str:
         >>> state("CANCELLED by 1185"), state("PD"), state("OUT_OF_ME+"), state("Tuesday")
         ('cancelled', 'pending', 'out_of_memory', '')
     """
+    return _STATE[text]
+
+
+def _state(text: str) -> str:
     if not (match := _WORD.match(text.strip())):
         return ""
     word = match[0]
@@ -234,6 +275,9 @@ def state(text: str) -> str:
         return ""
     cut = [long for long in LONG if long.startswith(word)]
     return cut[0] if len(cut) == 1 else ""
+
+
+_STATE: Final = Short(_state)
 
 
 def tasks(text: str) -> int:
@@ -272,7 +316,7 @@ def nodes(text: str) -> list[str]:
         found = [""]
         for piece in _PIECES.findall(item):
             found = [name + part for name in found for part in _numbers(piece)]
-            if len(found) > MOST_NODES:
+            if len(found) > MOST_NODES or max(map(len, found), default=0) > _LONGEST_NAME:
                 raise ValueError(f"{text[:40]} are more nodes than any machine has")
         names += found
         if len(names) > MOST_NODES:
@@ -289,7 +333,13 @@ def _numbers(piece: str) -> list[str]:
         low, dash, high = part.partition("-")
         if not dash:
             numbers.append(low)
-        elif low.isdecimal() and high.isdecimal() and len(high) < 10 and 0 <= int(high) - int(low) < MOST_NODES:
+        elif (
+            low.isdecimal()
+            and high.isdecimal()
+            and len(low) < 20
+            and len(high) < 10
+            and 0 <= int(high) - int(low) < MOST_NODES
+        ):
             numbers += [f"{number:0{len(low)}}" for number in range(int(low), int(high) + 1)]
         else:
             raise ValueError(f"{piece[:40]} is no list of numbers")

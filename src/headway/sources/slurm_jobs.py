@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Final
 
+import numpy as np
+
 from headway.clock import NS_PER_S
-from headway.ledger.jobs import Job
+from headway.ledger.jobs import Job, Jobs
 from headway.sources import slurm_fields as fields
 from headway.sources.slurm_table import Row
 from headway.sources.text import clean
 from headway.units import show_seconds
 
-_DEVICES: Final = ("alloc_tres", "alloc_gres", "req_tres", "req_gres")
-_WHOLE: Final = (*_DEVICES, "nodes", "n_nodes")
+DEVICES: Final = ("alloc_tres", "alloc_gres", "req_tres", "req_gres")
+_WHOLE: Final = (*DEVICES, "nodes", "n_nodes")
 """Columns of which a cell that is cut tells something else."""
 _MOMENTS: Final = ("start", "end", "elapsed", "elapsed_raw")
-_SLACK_NS: Final = 2 * NS_PER_S
+SLACK_NS: Final = 2 * NS_PER_S
 _CHANGES_NS: Final = frozenset({1800 * NS_PER_S, 3600 * NS_PER_S, 7200 * NS_PER_S})
 """By how much clocks are put forward or back [ns]."""
-_LATE: Final = 1 << 62
+_FEW: Final = 1 << 16
+"""So many records are kept before it is looked for those that tell of one attempt."""
 _STEPS: Final = {"batch": 2, "0": 1, "extern": -1}
 """Whose state is a job's that has no record of its own: the highest counts."""
 
@@ -39,10 +41,11 @@ class _Steps:
     account: str = ""
 
 
-class Jobs:
+class Attempts:
     """Jobs as they are read, each attempt once, in any order.
 
     Attributes:
+        kept: Those that were read; an attempt can be there more than once before `all` returns it.
         moments: What read their moments; it knows whether they had a zone.
         seen_ns: The latest moment at which a job was seen to run [ns since the Unix epoch]; None: none was.
         timed: Whether a record named a beginning or an end.
@@ -52,14 +55,15 @@ class Jobs:
         self.moments = fields.Moments()
         self.seen_ns: int | None = None
         self.timed = False
-        self._devices = devices
-        self._jobs: dict[str, Job | list[Job]] = {}
+        self.kept = Jobs()
+        self.devices = devices
+        self._next = _FEW
         self._steps: dict[str, _Steps] = {}
-        self._last = ""
-        self._cluster: str | None = None
-        self._words: dict[str, str] = {}
-        self._counts = dict.fromkeys(("repeated", "moved", "early", "arrays", "bare", "sized", "gpus", "records"), 0)
-        self._early_ns = 0
+        self.last = ""
+        self.cluster: str | None = None
+        self.word = fields.Short(clean).__getitem__
+        self.counts = dict.fromkeys(("repeated", "moved", "early", "arrays", "bare", "sized", "gpus", "records"), 0)
+        self.early_ns = 0
 
     def see(self, text: str) -> None:
         """Note the moment at which all jobs were looked at.
@@ -88,46 +92,42 @@ class Jobs:
             fields.whole(base)
         try:
             if not dot:
-                self._last = base
-                self._add_job(self._key(base, row.get("cluster", "")), row)
-            elif base != self._last:
+                self.last = base
+                self._add_job(self.key(base, row.get("cluster", "")), row)
+            elif base != self.last:
                 self._add_step(clean(base, 80), step, row)
         except ValueError as error:
             return str(error)
         return ""
 
-    def _key(self, ident: str, cluster: str) -> str:
+    def key(self, ident: str, cluster: str) -> str:
         """Return a job's number, with its cluster where that is not the first one."""
-        if self._cluster is None and cluster:
-            self._cluster = cluster
+        if self.cluster is None and cluster:
+            self.cluster = cluster
         ident = clean(ident, 80)
-        return f"{clean(cluster, 60)}/{ident}" if cluster and cluster != self._cluster else ident
-
-    def _word(self, text: str) -> str:
-        """Return a name fit for a screen; equal ones are kept once."""
-        known = self._words.get(text)
-        if known is None:
-            known = self._words[text] = clean(text)
-        return known
+        return f"{clean(cluster, 60)}/{ident}" if cluster and cluster != self.cluster else ident
 
     def _add_job(self, key: str, row: Row) -> None:
         for name in _WHOLE:
             fields.whole(row.get(name, ""))
-        state = fields.state(row.get("state", "")) or self._word(row.get("state", "").lower()) or "unknown"
+        state = self.state(row.get("state", ""))
         submit = self.moments.read(row.get("submit", ""))
         start, end = self._held(row, state)
         milli = self._milli(row, state)
         if start is not None and submit is not None:
             eligible = self.moments.read(row.get("eligible", ""))
             if eligible is not None and eligible > submit and milli:
-                self._counts["early"] += 1
-                self._early_ns += min(eligible, max(start, submit)) - submit
-        job = Job(
-            id=key, milli=milli, state=state, submit_ns=submit, start_ns=start, end_ns=end,
-            name=self._word(row.get("name", "")), user=self._word(row.get("user", "")),
-            account=self._word(row.get("account", "")), partition=self._word(row.get("partition", "")),
-        )  # fmt: skip
-        self._keep(key, job)
+                self.counts["early"] += 1
+                self.early_ns += min(eligible, max(start, submit)) - submit
+        user, account, partition, name = (
+            self.word(row.get(column, "")) for column in ("user", "account", "partition", "name")
+        )
+        self.kept.add(key, milli, (submit, start, end), (state, user, account, partition), name)
+        self.rest()
+
+    def state(self, text: str) -> str:
+        """Return what the state of a job is called."""
+        return fields.state(text) or self.word(text.lower()) or "unknown"
 
     def _held(self, row: Row, state: str) -> tuple[int | None, int | None]:
         """Return when a job got its devices and gave them back [ns since the Unix epoch]."""
@@ -161,17 +161,31 @@ class Jobs:
 
     def _checked(self, start: int, end: int, elapsed: int | None) -> int:
         """Return when a job ended, where Elapsed says otherwise than End."""
-        if elapsed is None or abs(end - start - elapsed) <= _SLACK_NS:
+        if elapsed is None or abs(end - start - elapsed) <= SLACK_NS:
             return end
-        self._counts["moved"] += 1
+        self.counts["moved"] += 1
         return start + elapsed if abs(end - start - elapsed) in _CHANGES_NS else end
 
     def _milli(self, row: Row, state: str) -> int:
         """Return how many devices a job has or asked for, in thousandths."""
-        self._counts["records"] += 1
-        if not any(name in row for name in _DEVICES):
-            return 1000 * (self._devices or 1)
-        self._counts["sized"] += 1
+        self.counts["records"] += 1
+        if not any(name in row for name in DEVICES):
+            return 1000 * (self.devices or 1)
+        self.counts["sized"] += 1
+        found, bare = self.size(row)
+        self.counts["gpus"] += found > 0
+        self.counts["bare"] += bare
+        n_tasks = fields.tasks(row.get("job", "")) if state in fields.WAITING else 1
+        self.counts["arrays"] += n_tasks > 1
+        return min(found * n_tasks, 1000 * fields.MOST_DEVICES)
+
+    def size(self, row: Row) -> tuple[int, bool]:
+        """Return how many devices the columns of a record tell, in thousandths, and whether they name no resource.
+
+        Raises:
+            CutError: A list of resources is cut.
+            ValueError: What it says cannot be read.
+        """
         named = [fields.gpus(row[name]) for name in ("alloc_tres", "req_tres") if name in row]
         found = next((count for count in named if count), 0)
         if not found:
@@ -181,11 +195,7 @@ class Jobs:
                     found = named[-1] or 0
         if found > fields.MOST_DEVICES:
             raise ValueError(f"{found} GPUs are more than any machine has")
-        self._counts["gpus"] += found > 0
-        self._counts["bare"] += not found and all(count is None for count in named)
-        n_tasks = fields.tasks(row.get("job", "")) if state in fields.WAITING else 1
-        self._counts["arrays"] += n_tasks > 1
-        return 1000 * min(found * n_tasks, fields.MOST_DEVICES)
+        return 1000 * found, not found and all(count is None for count in named)
 
     def _nodes(self, row: Row) -> int:
         for name in ("nodes", "n_nodes"):
@@ -199,10 +209,10 @@ class Jobs:
         start, end = self._held(row, state := fields.state(row.get("state", "")) or "unknown")
         if start is None:
             return
-        milli = 1000 * (self._devices or 1)
-        if any(name in row for name in _DEVICES):
+        milli = 1000 * (self.devices or 1)
+        if any(name in row for name in DEVICES):
             milli = 1000 * (fields.gpus(row.get("alloc_tres", "")) or 0)
-        new = _Steps(milli, start, end, state, _STEPS.get(step, 0), step == "extern", row.get("account", ""))
+        new = _Steps(milli, start, end, state, _STEPS.get(step, 0), step == "extern", self.word(row.get("account", "")))
         old = self._steps.setdefault(key, new)
         if old is new:
             return
@@ -215,49 +225,64 @@ class Jobs:
         if new.rank > old.rank:
             old.state, old.rank = new.state, new.rank
 
-    def _keep(self, key: str, job: Job) -> None:
-        """Keep a job, once for each time that it was started."""
-        old = self._jobs.get(key)
-        if old is None:
-            self._jobs[key] = job
-            return
-        attempts = old if isinstance(old, list) else [old]
-        for index, other in enumerate(attempts):
-            if _same(job, other):
-                self._counts["repeated"] += 1
-                attempts[index] = max(job, other, key=_told)
-                break
-        else:
-            attempts.append(job)
-        self._jobs[key] = attempts if len(attempts) > 1 else attempts[0]
+    def rest(self) -> None:
+        """Leave each attempt once, where there are twice as many records as when that was done last."""
+        if len(self.kept) >= self._next:
+            self._once()
+            self._next = max(_FEW, 2 * len(self.kept))
 
-    def all(self) -> list[Job]:
-        """Return the jobs in the order of time; those that are known by their steps only too."""
+    def all(self) -> Jobs:
+        """Return the jobs in the order in which they came; then those that are known by their steps only."""
+        self._once()
+        for key, steps in self._steps.items():
+            moments = (None, steps.begin_ns, steps.end_ns)
+            self.kept.add(key, steps.milli, moments, (steps.state, "", steps.account, ""))
+        return self.kept
+
+    def _once(self) -> None:
+        """Leave each attempt once, and forget the steps of jobs that have a record of their own."""
+        left = np.zeros(len(self.kept), bool)
+        moved: dict[int, int] = {}
+        for places in self.kept.several():
+            attempts = self._attempts(places)
+            left[places[len(attempts) :]] = True
+            moved.update(zip(places, attempts, strict=False))
+        if left.any():
+            order = np.arange(len(left))
+            order[list(moved)] = list(moved.values())
+            self.kept = self.kept.take(order[~left])
         if self._steps:
-            known = {key.rpartition("/")[2].removesuffix("+0") for key in self._jobs}
-            self._steps = {key: steps for key, steps in self._steps.items() if key.removesuffix("+0") not in known}
-        alone = (
-            Job(
-                id=key, milli=steps.milli, state=steps.state, start_ns=steps.begin_ns, end_ns=steps.end_ns,
-                account=self._word(steps.account),
-            )
-            for key, steps in self._steps.items()
-        )  # fmt: skip
-        kept = chain.from_iterable(jobs if isinstance(jobs, list) else (jobs,) for jobs in self._jobs.values())
-        jobs = [*kept, *alone]
-        jobs.sort(key=lambda job: (job.start_ns if job.start_ns is not None else _LATE, job.id))
-        return jobs
+            steps: dict[str, list[str]] = {}
+            for key in self._steps:
+                steps.setdefault(key.removesuffix("+0"), []).append(key)
+            for ident in self.kept.ids:
+                for key in steps.pop(ident.rpartition("/")[2].removesuffix("+0"), ()):
+                    del self._steps[key]
+
+    def _attempts(self, places: list[int]) -> list[int]:
+        """Return of the records of one job those that tell each attempt best."""
+        attempts: list[tuple[int, Job]] = []
+        for place in places:
+            new = (place, self.kept[place])
+            for index, old in enumerate(attempts):
+                if _same(new[1], old[1]):
+                    self.counts["repeated"] += 1
+                    attempts[index] = max(new, old, key=lambda one: _told(one[1]))
+                    break
+            else:
+                attempts.append(new)
+        return [place for place, _ in attempts]
 
     def warnings(self) -> Iterator[str]:
         """Yield what the jobs cannot say."""
-        counts = self._counts
+        counts = self.counts
         if self._steps:
             named = ", ".join(sorted(self._steps)[:3]) + (", …" if len(self._steps) > 3 else "")
             yield f"jobs that have no record of their own and are told by their steps: {len(self._steps)} ({named})"
         if counts["repeated"]:
             yield f"records of an attempt that another record tells too, so that it counts once: {counts['repeated']}"
         if counts["sized"] < counts["records"]:
-            each = f"{self._devices} devices" if self._devices else "one device"
+            each = f"{self.devices} devices" if self.devices else "one device"
             yield (
                 f"no column tells the devices of jobs: each counts as {each}, so that device-time is the wall time of "
                 "jobs; add AllocTRES (and ReqTRES) to the columns"
@@ -279,7 +304,7 @@ class Jobs:
         if counts["early"]:
             yield (
                 f"waits are counted from Submit; {counts['early']} jobs were not eligible at first (a dependency, a "
-                f"hold, a time to begin), for {show_seconds(self._early_ns / NS_PER_S)} in all"
+                f"hold, a time to begin), for {show_seconds(self.early_ns / NS_PER_S)} in all"
             )
         if self.moments.local:
             yield (
@@ -293,7 +318,12 @@ def _elapsed(row: Row) -> int | None:
     elapsed = fields.length(row.get("elapsed_raw", ""))
     if elapsed is None:
         elapsed = fields.length(row.get("elapsed", ""))
-    return None if elapsed is None else elapsed + (fields.length(row.get("suspended", "")) or 0)
+    if elapsed is None:
+        return None
+    elapsed += fields.length(row.get("suspended", "")) or 0
+    if elapsed > fields.LONGEST_NS:
+        raise ValueError("it and its suspension are longer than 100 years")
+    return elapsed
 
 
 def _never_allocated(row: Row) -> bool:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
 from headway.sources import files, slurm_fields
-from headway.sources.text import Complaints
 
 SACCT: Final = "sacct"
 SQUEUE: Final = "squeue"
@@ -41,11 +39,8 @@ _FREE: Final = frozenset({
 })  # fmt: skip
 """Columns in which anything may stand, the delimiter too."""
 _NAME: Final = re.compile(r"[A-Z][\w/]*(?::[A-Z])*(?:\([A-Z/]*\))?")
-_DASHES: Final = re.compile(rb"-+(?: +-+)* *")
-_DATE: Final = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
+DASHES: Final = re.compile(rb"-+(?: +-+)* *")
 _JOB: Final = re.compile(r"\d{1,20}(?:[_+.].*)?", re.ASCII)
-_MOST_LINES: Final = 1000
-"""A record of more lines is none."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +73,7 @@ class Header:
     @cached_property
     def job_at(self) -> int:
         """The place of the column that numbers jobs; -1 where there is none."""
-        places = {name: index for index, name in self.columns.items()}
-        return places.get("job", places.get("raw", -1))
+        return self.places.get("job", self.places.get("raw", -1))
 
     def split(self, line: bytes) -> list[bytes]:
         """Return the cells of a line, or of several that are one record."""
@@ -92,18 +86,14 @@ class Header:
             cells.pop()
         return cells
 
-    def row(self, cells: list[bytes]) -> dict[str, str]:
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The place of each column by what it is called here."""
+        return {name: index for index, name in self.columns.items()}
+
+    def row(self, cells: Sequence[bytes]) -> dict[str, str]:
         """Return what the cells say; of two columns of one meaning the first counts."""
         return {name: cells[index].decode("utf-8", "replace").strip() for index, name in self.columns.items()}
-
-    def row_of(self, line: bytes) -> dict[str, str]:
-        """Return what a line says that is a whole record."""
-        cells = line.decode("utf-8", "replace").split(self._sign)
-        return {name: cells[index].strip() for index, name in self.columns.items()}
-
-    @cached_property
-    def _sign(self) -> str:
-        return self.delimiter.decode()
 
     def realigned(self, cells: list[bytes]) -> list[bytes] | None:
         """Return cells of which some are parts of one, put together; None where they make no sense."""
@@ -185,149 +175,7 @@ def first_header(head: bytes) -> Header | None:
 
 def _underlined(found: Header, line: bytes) -> Header:
     """Return a header with its widths, where the line below it is one of dashes."""
-    if found.delimiter or not _DASHES.fullmatch(line.rstrip(b"\r\n")):
+    if found.delimiter or not DASHES.fullmatch(line.rstrip(b"\r\n")):
         return found
     spans = tuple(match.span() for match in re.finditer(rb"-+", line))
     return Header(found.kind, found.columns, found.width, spans=spans) if len(spans) == found.width else found
-
-
-def rows(path: Path, found: Header, complaints: Complaints) -> Iterator[tuple[int, Header, dict[str, str]]]:
-    """Yield each record: the number of its first line, its header, what it says.
-
-    A record goes on in the next line until it has as many cells as the header; a header that comes
-    again counts from there on. What is no record is complained of.
-
-    Steps that follow the record of their job are passed over.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
-    reader = _Reader(found, complaints)
-    last: bytes | None = None
-    for number, line in _lines(path, complaints):
-        now = reader.header
-        plain = now.delimiter and not reader.begun and line[:1] not in _BESIDE
-        if not plain or line.count(now.delimiter) != now.n_delimiters:
-            for place, cells in reader.take(number, line):
-                yield place, reader.header, reader.header.row(cells)
-            continue
-        job = line.split(now.delimiter, now.job_at + 1)[now.job_at] if now.job_at >= 0 else b""
-        base, dot, _ = job.partition(b".")
-        if dot and base == last:
-            continue
-        last = None if dot else base
-        yield number, now, now.row_of(line)
-    reader.give_up()
-
-
-def _lines(path: Path, complaints: Complaints) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    try:
-        for number, line in files.lines(path):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")  # noqa: PLW2901
-            if len(line) >= files.MAX_LINE and not line.endswith(b"\n"):
-                complaints.add("longer than 1 MiB, left out", number)
-                continue
-            if not line.isascii():
-                try:
-                    line.decode()
-                except UnicodeDecodeError as error:
-                    complaints.add("not all UTF-8, read with a mark in its place", number, error.reason)
-            if not line.endswith(b"\n"):
-                complaints.add("the last and has no end: it may be cut", number)
-            yield number, line
-    except files.TornError as error:
-        complaints.add("the last before the gzip breaks", number, str(error))
-
-
-class _Reader:
-    """Puts lines together to records.
-
-    Attributes:
-        header: Which column is what from here on.
-        begun: The lines of a record that is not whole yet.
-    """
-
-    def __init__(self, found: Header, complaints: Complaints) -> None:
-        self.header = found
-        self._complaints = complaints
-        self.begun: list[bytes] = []
-        self._place = 0
-        self._n_found = 0
-        self._n_lines = 0
-
-    def take(self, number: int, line: bytes) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield the record that ends with a line, where one does."""
-        cells = self.header.split(line.rstrip(b"\r\n"))
-        if line[:1] in _BESIDE and self._skips(line):
-            return
-        if not self.begun and len(cells) == self.header.width and line.strip():
-            yield number, cells
-            return
-        whole = len(cells) == self.header.width
-        if self.begun and not whole:
-            yield from self._go_on(number, line, len(cells))
-            return
-        self.give_up()
-        if whole:
-            yield number, cells
-        elif len(cells) > self.header.width:
-            if joined := self.header.realigned(cells):
-                if self.header.delimiter:
-                    what = "longer by the delimiter inside a text, and put together so that it makes sense"
-                    self._complaints.add(what, number)
-                yield number, joined
-            else:
-                self._complain(number, f"{len(cells)} cells where the header has {self.header.width}")
-        elif line.strip():
-            self._begin(number, line, len(cells))
-
-    def give_up(self) -> None:
-        """Complain of a record that was begun and is not whole."""
-        if self.begun:
-            self._complain(self._place, f"{self._n_found} cells where the header has {self.header.width}")
-            self.begun = []
-
-    def _begin(self, number: int, line: bytes, n_cells: int) -> None:
-        self.begun, self._place, self._n_found, self._n_lines = [line.rstrip(b"\r\n")], number, n_cells, 1
-        if not self.header.delimiter:
-            self.give_up()
-
-    def _go_on(self, number: int, line: bytes, n_cells: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Add a line to a record that was begun; it ends with it, or neither is one."""
-        together = b"\n".join([*self.begun, line.rstrip(b"\r\n")])
-        n_found = self._n_found + n_cells - 1
-        self._n_lines += 1
-        if n_found > self.header.width + self.header.closed or self._n_lines > _MOST_LINES:
-            self.give_up()
-            self._begin(number, line, n_cells)
-            return
-        self.begun = [together]
-        self._n_found = n_found
-        if len(together) > files.MAX_LINE:
-            self.give_up()
-            return
-        cells = self.header.split(together)
-        if len(cells) == self.header.width:
-            self.begun = []
-            yield self._place, cells
-
-    def _skips(self, line: bytes) -> bool:
-        """Return whether a line is none of a record: a header, which counts from here on, dashes, a date."""
-        if self.begun and not any(mark in line for mark in _MARKS):
-            return False
-        if any(mark in line for mark in _MARKS) and (found := header(line)) and found.kind == self.header.kind:
-            if (found.width, found.columns) != (self.header.width, self.header.columns):
-                self.give_up()
-                self.header = found
-            return True
-        return not line.strip() or bool(_DASHES.fullmatch(line.rstrip(b"\r\n")) or _DATE.match(line))
-
-    def _complain(self, number: int, reason: str) -> None:
-        self._complaints.add("no record, left out", number, reason)
-
-
-_MARKS: Final = (b"JobID", b"JOB", b"NODE", b"HOSTNAMES")
-_BESIDE: Final = frozenset(bytes([letter]) for letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ -\r\n")
-"""With one of these a line begins that is none of a record."""

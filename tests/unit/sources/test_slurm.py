@@ -389,7 +389,7 @@ def test_sacct_json(tmp_path, indent):
     data = {"jobs": [listed(), listed(job_id=8, array=array, state={"current": "FAILED"})], "meta": {}}
     found = pool(tmp_path / "sacct.json", json.dumps(data, indent=indent))
     assert device_s(found) == {"cancelled": 240, "failed": 240}
-    assert [(job.id, job.user) for job in found.jobs] == [("5_3", "ana"), ("7", "ana")]
+    assert sorted((job.id, job.user) for job in found.jobs) == [("5_3", "ana"), ("7", "ana")]
     assert found.warnings == []
 
 

@@ -1,0 +1,93 @@
+"""Columns of the cells of Slurm's tables, read at once; a cell that is not as it mostly is, is left as unsure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.ledger.jobs import UNTOLD
+from headway.sources import slurm_fields as fields
+from headway.sources.text import LIMIT, clean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Which = NDArray[np.bool_]
+
+UNSURE: Final = UNTOLD + 1
+"""Of a cell that is not read here."""
+_IDENT: Final = re.compile(rb"\d{1,20}(?:_\d{1,20})?")
+_IDENTS: Final = re.compile(rb"(?:\d{1,20}(?:_\d{1,20})?,)*")
+_NOTHING: Final = frozenset({b"", b"Unknown", b"None", b"N/A", b"(null)"})
+_LENGTH: Final = len("2024-01-31T12:00:00")
+_ZONED: Final = _LENGTH + len("+0100")
+_SIGNS: Final = np.frombuffer(b"--T::", np.uint8)
+_SIGNS_AT: Final = [4, 7, 10, 13, 16]
+_DIGITS_AT: Final = [at for at in range(_LENGTH) if at not in _SIGNS_AT]
+_YEARS_S: Final = [int(np.datetime64(year, "s").astype(np.int64)) for year in ("1971", "2101")]
+
+
+def text(cell: bytes) -> str:
+    """Return what a cell says."""
+    return cell.decode("utf-8", "replace").strip()
+
+
+def length(cell: bytes) -> int:
+    """Return a duration [ns]; `UNTOLD` where there is none."""
+    try:
+        length = fields.length(text(cell))
+    except ValueError:
+        return UNSURE
+    return UNTOLD if length is None else length
+
+
+def bare(cells: Sequence[bytes]) -> Sequence[bytes]:
+    """Return cells without blanks around them."""
+    return [cell.strip() for cell in cells] if b" " in b"".join(cells) else cells
+
+
+def plain(cells: Sequence[bytes]) -> Which:
+    """Return which cells are plain numbers of jobs."""
+    if _IDENTS.fullmatch(b",".join(cells) + b","):
+        return np.ones(len(cells), bool)
+    return np.array([bool(_IDENT.fullmatch(cell)) for cell in cells])
+
+
+def names(cells: Sequence[bytes]) -> list[bytes]:
+    """Return names fit for a screen."""
+    whole = b"".join(cells)
+    if whole.isascii() and whole.decode().isprintable() and max(map(len, cells)) <= LIMIT:
+        return [cell.strip() for cell in cells]
+    return [clean(text(cell)).encode("utf-8", "surrogatepass") for cell in cells]
+
+
+def moments(cells: Sequence[bytes]) -> tuple[Ints, Which]:
+    """Return moments [ns since the Unix epoch], and which have no zone."""
+    cells = bare(cells)
+    texts = np.array(cells, f"S{_ZONED + 1}")
+    chars = texts.view(np.uint8).reshape(len(cells), -1)
+    well = (chars[:, _DIGITS_AT] - 48 <= 9).all(axis=1) & (chars[:, _SIGNS_AT] == _SIGNS).all(axis=1)
+    local = well & (chars[:, _LENGTH] == 0)
+    zone = chars[:, _LENGTH + 1 : _ZONED].astype(np.int64) - 48
+    hours, minutes = zone[:, 0] * 10 + zone[:, 1], zone[:, 2] * 10 + zone[:, 3]
+    ahead, behind = chars[:, _LENGTH] == ord("+"), chars[:, _LENGTH] == ord("-")
+    zoned = well & (ahead | behind) & ((zone >= 0) & (zone <= 9)).all(axis=1) & (chars[:, _ZONED] == 0)
+    zoned &= (hours < 24) & (minutes < 60)
+    found = np.full(len(cells), UNSURE)
+    read = local | zoned
+    try:
+        seconds = texts[read].astype(f"S{_LENGTH}").astype("datetime64[s]").astype(np.int64)
+    except ValueError:  # a day or an hour that there is not
+        return found, local
+    off = np.where(ahead, 1, -1) * (hours * 3600 + minutes * 60) * zoned
+    inside = (seconds >= _YEARS_S[0]) & (seconds < _YEARS_S[1])
+    found[read] = np.where(inside, (seconds - off[read]) * NS_PER_S, UNSURE)
+    for at in np.flatnonzero(~read).tolist():
+        if cells[at] in _NOTHING:
+            found[at] = UNTOLD
+    return found, local

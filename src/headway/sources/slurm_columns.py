@@ -1,0 +1,253 @@
+"""Records of ``sacct`` and ``squeue`` taken column by column, where nothing about them is odd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.ledger.jobs import UNTOLD
+from headway.sources import slurm_cells as cells
+from headway.sources import slurm_fields as fields
+from headway.sources.slurm_jobs import DEVICES, SLACK_NS, Attempts
+from headway.sources.slurm_rows import Records
+from headway.sources.text import clean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Which = NDArray[np.bool_]
+
+_FEW: Final = 32
+"""Fewer records are not worth columns."""
+_ODD: Final = 8
+"""Where more than one record in so many is odd, neither."""
+_WAITS, _LIVES, _ENDED = range(3)
+
+
+@dataclass(slots=True)
+class _Told:
+    """What records tell, by record; of one that is odd it may be anything.
+
+    Attributes:
+        odd: Which are to be read one by one.
+        ids, names: As UTF-8.
+        labels: As `headway.ledger.jobs.Jobs.add_columns` has them.
+        kind: Whether it waits, holds its devices, or has ended.
+        milli: Devices in thousandths.
+        bare: Which name no resource.
+        submit, start, end, eligible, elapsed: In nanoseconds, as Slurm has them.
+        local: Which of the moments that count have no zone.
+    """
+
+    odd: Which
+    ids: Sequence[bytes]
+    names: Sequence[bytes]
+    labels: tuple[Ints, Ints, Ints, Ints]
+    kind: Ints
+    milli: Ints
+    bare: Which
+    submit: Ints
+    start: Ints
+    end: Ints
+    eligible: Ints
+    elapsed: Ints
+    local: Which
+
+    def __post_init__(self) -> None:
+        length, ended = self.end - self.start, self.ran & (self.end != UNTOLD)
+        self.odd |= (self.elapsed == cells.UNSURE) | (self.milli < 0)
+        self.odd |= ended & (length <= 0)
+        self.odd |= ended & (self.elapsed != UNTOLD) & (abs(length - self.elapsed) > SLACK_NS)
+        self.odd |= self.ran & ~ended & (self.kind != _LIVES)
+
+    @property
+    def ran(self) -> Which:
+        """Which had their devices."""
+        ran: Which = (self.start != UNTOLD) & (self.kind != _WAITS)
+        return ran
+
+
+class Columns:
+    """Takes many records at once; one that is odd is left to be read by itself, in its turn.
+
+    Args:
+        attempts: Where the jobs go.
+        one: Reads one record: the number of its line, and what it says.
+    """
+
+    def __init__(self, attempts: Attempts, one: Callable[[int, dict[str, str]], None]) -> None:
+        self._attempts = attempts
+        self._one = one
+        self._states = fields.Short(self._state)
+        self._labels = fields.Short(self._label)
+        self._clusters = fields.Short(self._cluster)
+        self._lengths = fields.Short(cells.length, 1 << 16)
+        self._sizes: dict[tuple[str, ...], fields.Short[bytes, int]] = {}
+
+    def take(self, records: Records) -> None:
+        """Take the records of a table of jobs."""
+        base, end = 0, len(records.places)
+        named = records.header.places
+        while "cluster" in named and self._attempts.cluster is None and base < end:
+            self._single(records, base)  # that of the first job is told from the others
+            base += 1
+        if end - base >= _FEW and "start" in named and records.header.job_at >= 0:
+            told = self._read(named, records.header.job_at, list(zip(*records.cells[base:], strict=False)))
+            odd = np.flatnonzero(told.odd).tolist()
+            if len(odd) <= len(told.ids) // _ODD:
+                self._count(told, has_sizes=bool(_sizing(named)))
+                begin = 0
+                for at in odd:
+                    self._keep(told, begin, at)
+                    self._single(records, base + at)
+                    begin = at + 1
+                self._keep(told, begin, len(told.ids))
+                return
+        for at in range(base, end):
+            self._single(records, at)
+
+    def _single(self, records: Records, at: int) -> None:
+        self._one(records.places[at], records.header.row(records.cells[at]))
+
+    def _read(self, named: Mapping[str, int], job_at: int, columns: list[tuple[bytes, ...]]) -> _Told:
+        """Return what columns tell, of which some have names."""
+        n = len(columns[0])
+        ids = cells.bare(columns[job_at])
+        odd = ~cells.plain(ids)
+        untold, local = np.full(n, UNTOLD), np.zeros(n, bool)
+        moments = dict.fromkeys(("submit", "start", "end", "eligible"), (untold, local))
+        for name in moments.keys() & named.keys():
+            moments[name] = cells.moments(columns[named[name]])
+            odd |= moments[name][0] == cells.UNSURE
+        if "cluster" in named:
+            ids = list(map(bytes.__add__, map(self._clusters.__getitem__, columns[named["cluster"]]), ids))
+            odd |= [not cell.strip() for cell in columns[named["cluster"]]]
+
+        def placed(name: str, known: Mapping[bytes, int]) -> Ints:
+            found = columns[named[name]] if name in named else repeat(b"", n)
+            return np.fromiter(map(known.__getitem__, found), np.int64, n)
+
+        states = placed("state", self._states)
+        user, account, partition = (placed(name, self._labels) for name in ("user", "account", "partition"))
+        milli, bare = self._size(named, columns)
+        submit, start, end, eligible = (values for values, _ in moments.values())
+        told = _Told(
+            odd, ids, cells.names(columns[named["name"]]) if "name" in named else [b""] * n,
+            (states // 3, user, account, partition), states % 3, milli, bare,
+            submit, start, end, eligible, self._elapsed(named, columns), local,
+        )  # fmt: skip
+        told.local = moments["submit"][1] | moments["start"][1] | moments["end"][1]
+        told.local |= moments["eligible"][1] & told.ran & (submit != UNTOLD)
+        return told
+
+    def _count(self, told: _Told, *, has_sizes: bool) -> None:
+        """Count what the records tell that are not odd."""
+        sure, attempts = ~told.odd, self._attempts
+        attempts.timed |= bool((sure & ((told.start != UNTOLD) | (told.end != UNTOLD))).any())
+        attempts.moments.local |= bool((sure & told.local).any())
+        lives = sure & told.ran & (told.end == UNTOLD) & (told.elapsed != UNTOLD)
+        if lives.any():
+            attempts.seen_ns = max(attempts.seen_ns or 0, int((told.start + told.elapsed)[lives].max()))
+        attempts.counts["records"] += int(sure.sum())
+        if has_sizes:
+            attempts.counts["sized"] += int(sure.sum())
+            attempts.counts["gpus"] += int((sure & (told.milli > 0)).sum())
+            attempts.counts["bare"] += int((sure & told.bare).sum())
+        early = sure & told.ran & (told.submit != UNTOLD) & (told.milli > 0)
+        early &= (told.eligible != UNTOLD) & (told.eligible > told.submit)
+        begun = np.minimum(told.eligible, np.maximum(told.start, told.submit))
+        attempts.counts["early"] += int(early.sum())
+        attempts.early_ns += int(((begun - told.submit)[early] // NS_PER_S).sum()) * NS_PER_S
+
+    def _keep(self, told: _Told, first: int, end: int) -> None:
+        """Keep the jobs from one on to another."""
+        if first == end:
+            return
+        part = slice(first, end)
+        waits = told.kind[part] == _WAITS
+        state, user, account, partition = (column[part] for column in told.labels)
+        self._attempts.last = told.ids[end - 1].rpartition(b"/")[2].decode()
+        self._attempts.kept.add_columns(
+            told.ids[part],
+            told.milli[part],
+            (
+                told.submit[part],
+                np.where(waits, UNTOLD, told.start[part]),
+                np.where(waits, UNTOLD, told.end[part]),
+            ),
+            (state, user, account, partition),
+            told.names[part],
+        )
+        self._attempts.rest()
+
+    def _state(self, cell: bytes) -> int:
+        """Return the place of a job's state, times three, and which kind of state it is."""
+        state = self._attempts.state(cells.text(cell))
+        lives = state in fields.LIVE or state == "unknown"
+        kind = _WAITS if state in fields.WAITING else _LIVES if lives else _ENDED
+        return self._attempts.kept.place(state) * 3 + kind
+
+    def _label(self, cell: bytes) -> int:
+        return self._attempts.kept.place(clean(cells.text(cell)))
+
+    def _cluster(self, cell: bytes) -> bytes:
+        """Return what stands before the numbers of a cluster's jobs."""
+        cluster = cells.text(cell)
+        return b"" if cluster == self._attempts.cluster else f"{clean(cluster, 60)}/".encode("utf-8", "surrogatepass")
+
+    def _elapsed(self, named: Mapping[str, int], columns: list[tuple[bytes, ...]]) -> Ints:
+        """Return how long jobs had their devices [ns]."""
+        found = np.full(len(columns[0]), UNTOLD)
+        for name in ("elapsed_raw", "elapsed"):
+            if name in named and (found == UNTOLD).any():
+                found = np.where(found == UNTOLD, self._durations(columns[named[name]]), found)
+        if "suspended" in named:
+            more = self._durations(columns[named["suspended"]])
+            more[more == UNTOLD] = 0
+            whole = np.where((found >= 0) & (more >= 0), found + more, found)
+            found = np.where((found != UNTOLD) & ((more < 0) | (whole > fields.LONGEST_NS)), cells.UNSURE, whole)
+        return found
+
+    def _durations(self, column: Sequence[bytes]) -> Ints:
+        if max(map(len, column)) < 10 and min(map(len, column)) and b"".join(column).isdigit():
+            return np.fromiter(map(int, column), np.int64, len(column)) * NS_PER_S
+        return np.fromiter(map(self._lengths.__getitem__, column), np.int64, len(column))
+
+    def _size(self, named: Mapping[str, int], columns: list[tuple[bytes, ...]]) -> tuple[Ints, Which]:
+        """Return devices in thousandths, below none where that is not sure, and which records name no resource."""
+        sizing, n = _sizing(named), len(columns[0])
+        sizes = np.full(n, 2000 * (self._attempts.devices or 1))
+        if sizing:
+            known = self._sizes.setdefault(sizing, fields.Short(partial(self._size_of, sizing)))
+            keys = map(b"\0".join, zip(*(columns[named[name]] for name in sizing), strict=True))
+            sizes = np.fromiter(map(known.__getitem__, keys), np.int64, n)
+        for name in {"nodes", "n_nodes"} & named.keys() - {*sizing}:
+            if b"+" in b"".join(columns[named[name]]):
+                sizes[[cell.rstrip().endswith(b"+") for cell in columns[named[name]]]] = cells.UNSURE
+        return sizes // 2, sizes % 2 == 1
+
+    def _size_of(self, sizing: tuple[str, ...], key: bytes) -> int:
+        """Return devices in thousandths, times two, and one more where no resource is named."""
+        row = {name: cells.text(cell) for name, cell in zip(sizing, key.split(b"\0"), strict=True)}
+        try:
+            for text in row.values():
+                fields.whole(text)
+            milli, bare = self._attempts.size(row)
+        except (ValueError, fields.CutError):
+            return cells.UNSURE
+        return milli * 2 + bare
+
+
+def _sizing(named: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the columns that tell devices, and the nodes of which some of them are."""
+    found = [name for name in DEVICES if name in named]
+    if "alloc_gres" in found or "req_gres" in found:
+        found += [name for name in ("nodes", "n_nodes") if name in named]
+    return tuple(found)

@@ -1,0 +1,259 @@
+"""The lines of a table of Slurm's commands, put together to records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headway.sources import files
+from headway.sources.slurm_table import DASHES, Header, header
+from headway.sources.text import Complaints
+
+_DATE: Final = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
+_MOST_LINES: Final = 1000
+"""A record of more lines is none."""
+_BLOCK: Final = 1 << 18
+_MARKS: Final = (b"JobID", b"JOB", b"NODE", b"HOSTNAMES")
+_BESIDE: Final = frozenset(bytes([letter]) for letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ -\r") | {b""}
+"""With one of these a line begins that is none of a record, or is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records that follow each other.
+
+    Attributes:
+        header: Which column is what.
+        places: By record, the number of its first line.
+        cells: By record, what stands in its columns.
+    """
+
+    header: Header
+    places: list[int]
+    cells: list[list[bytes]]
+
+    def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield the place of each record, and what it says."""
+        for place, cells in zip(self.places, self.cells, strict=True):
+            yield place, self.header.row(cells)
+
+
+def records(path: Path, found: Header, complaints: Complaints) -> Iterator[Records]:
+    """Yield the records of a file, as many at once as follow each other on lines of their own.
+
+    A record goes on in the next line until it has as many cells as the header; a header that comes
+    again counts from there on. What is no record is complained of.
+
+    Steps that follow the record of their job are passed over.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    reader = _Reader(found, complaints)
+    number = 1
+    try:
+        for block, ends in _blocks(path):
+            if b"\r" in block:
+                block = (block + b"\n" * ends).replace(b"\r\n", b"\n")[: -ends or None]  # noqa: PLW2901
+            lines = block.split(b"\n")
+            if number == 1:
+                lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+            yield from reader.lines(number, lines, ends, _is_odd(block))
+            number += len(lines)
+    except files.TornError as error:
+        complaints.add("the last before the gzip breaks", number - 1, str(error))
+    reader.give_up()
+
+
+def _blocks(path: Path) -> Iterator[tuple[bytes, bool]]:
+    """Yield whole lines, without the end of the last of them, and whether that has one; of a long line its beginning.
+
+    Raises:
+        TornError: A gzip breaks; all whole lines before have been yielded.
+        OSError: The file cannot be read.
+    """
+    rest = b""
+    with files.plain(path) as file:
+        while data := file.read1(_BLOCK):
+            lines, end, more = data.rpartition(b"\n")
+            if end:
+                yield rest + lines, True
+                rest = more
+            else:
+                rest = (rest + more)[: files.MAX_LINE]
+    if rest:
+        yield rest, False
+
+
+class _Reader:
+    """Puts lines together to records.
+
+    Attributes:
+        header: Which column is what from here on.
+        begun: The lines of a record that is not whole yet.
+    """
+
+    def __init__(self, found: Header, complaints: Complaints) -> None:
+        self.header = found
+        self._complaints = complaints
+        self.begun: list[bytes] = []
+        self._place = 0
+        self._n_found = 0
+        self._n_lines = 0
+        self._job: bytes | None = None
+
+    def lines(self, number: int, lines: list[bytes], ends: bool, odd: bool) -> Iterator[Records]:
+        """Yield the records of some lines.
+
+        Args:
+            number: That of the first of them.
+            lines: Without their ends.
+            ends: Whether the last of them has one.
+            odd: Whether one of them may be no plain text.
+        """
+        at, n_ended = 0, len(lines) - (not ends)
+        while at < len(lines):
+            if self.header.delimiter and not self.begun:
+                at, places, cells = self._plain(lines, at, n_ended, odd)
+                if places:
+                    yield Records(self.header, [number + place for place in places], cells)
+            if at == len(lines):
+                return
+            self._note(number + at, lines[at], at < n_ended)
+            if len(lines[at]) < files.MAX_LINE:
+                for place, found in self.take(number + at, lines[at]):
+                    self._job = None
+                    yield Records(self.header, [place], [found])
+            at += 1
+
+    def _plain(self, lines: list[bytes], first: int, end: int, odd: bool) -> tuple[int, list[int], list[list[bytes]]]:
+        """Return where lines end that are each a whole record, their places, and their cells."""
+        sign, n_signs, job_at = self.header.delimiter, self.header.n_delimiters, self.header.job_at
+        places: list[int] = []
+        cells: list[list[bytes]] = []
+        for at in range(first, end):
+            line = lines[at]
+            if line.count(sign) != n_signs or (line[:1] in _BESIDE and _beside(line)) or (odd and not _is_text(line)):
+                return at, places, cells
+            job = line.split(sign, job_at + 1)[job_at] if job_at >= 0 else b""
+            if b"." in job:
+                if job.partition(b".")[0] == self._job:
+                    continue
+                self._job = None
+            else:
+                self._job = job
+            places.append(at)
+            cells.append(line.split(sign))
+        return end, places, cells
+
+    def _note(self, number: int, line: bytes, ended: bool) -> None:
+        """Complain of a line that is damaged, whatever is made of it."""
+        if len(line) >= files.MAX_LINE:
+            self._complaints.add("longer than 1 MiB, left out", number)
+            return
+        if not line.isascii():
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                self._complaints.add("not all UTF-8, read with a mark in its place", number, error.reason)
+        if not ended:
+            self._complaints.add("the last and has no end: it may be cut", number)
+
+    def take(self, number: int, line: bytes) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield the record that ends with a line, where one does."""
+        cells = self.header.split(line.rstrip(b"\r\n"))
+        if line[:1] in _BESIDE and self._skips(line):
+            return
+        if not self.begun and len(cells) == self.header.width and line.strip():
+            yield number, cells
+            return
+        whole = len(cells) == self.header.width
+        if self.begun and not whole:
+            yield from self._go_on(number, line, len(cells))
+            return
+        self.give_up()
+        if whole:
+            yield number, cells
+        elif len(cells) > self.header.width:
+            if joined := self.header.realigned(cells):
+                if self.header.delimiter:
+                    what = "longer by the delimiter inside a text, and put together so that it makes sense"
+                    self._complaints.add(what, number)
+                yield number, joined
+            else:
+                self._complain(number, f"{len(cells)} cells where the header has {self.header.width}")
+        elif line.strip():
+            self._begin(number, line, len(cells))
+
+    def give_up(self) -> None:
+        """Complain of a record that was begun and is not whole."""
+        if self.begun:
+            self._complain(self._place, f"{self._n_found} cells where the header has {self.header.width}")
+            self.begun = []
+
+    def _begin(self, number: int, line: bytes, n_cells: int) -> None:
+        self.begun, self._place, self._n_found, self._n_lines = [line.rstrip(b"\r\n")], number, n_cells, 1
+        if not self.header.delimiter:
+            self.give_up()
+
+    def _go_on(self, number: int, line: bytes, n_cells: int) -> Iterator[tuple[int, list[bytes]]]:
+        """Add a line to a record that was begun; it ends with it, or neither is one."""
+        together = b"\n".join([*self.begun, line.rstrip(b"\r\n")])
+        n_found = self._n_found + n_cells - 1
+        self._n_lines += 1
+        if n_found > self.header.width + self.header.closed or self._n_lines > _MOST_LINES:
+            self.give_up()
+            self._begin(number, line, n_cells)
+            return
+        self.begun = [together]
+        self._n_found = n_found
+        if len(together) > files.MAX_LINE:
+            self.give_up()
+            return
+        cells = self.header.split(together)
+        if len(cells) == self.header.width:
+            self.begun = []
+            yield self._place, cells
+
+    def _skips(self, line: bytes) -> bool:
+        """Return whether a line is none of a record: a header, which counts from here on, dashes, a date."""
+        marked = any(mark in line for mark in _MARKS)
+        if self.begun and not marked:
+            return False
+        if marked and (found := header(line)) and found.kind == self.header.kind:
+            if (found.width, found.columns) != (self.header.width, self.header.columns):
+                self.give_up()
+                self.header = found
+            return True
+        return _is_none(line)
+
+    def _complain(self, number: int, reason: str) -> None:
+        self._complaints.add("no record, left out", number, reason)
+
+
+def _beside(line: bytes) -> bool:
+    """Return whether a line may be none of a record."""
+    return any(mark in line for mark in _MARKS) or _is_none(line)
+
+
+def _is_none(line: bytes) -> bool:
+    """Return whether a line is empty, one of dashes, or a date."""
+    return not line.strip() or bool(DASHES.fullmatch(line.rstrip(b"\r\n")) or _DATE.match(line))
+
+
+def _is_odd(block: bytes) -> bool:
+    """Return whether in a block there may be a line that is no plain text."""
+    return not block.isascii() or b"\0" in block or len(block) >= files.MAX_LINE
+
+
+def _is_text(line: bytes) -> bool:
+    """Return whether a line is plain text, and not too long."""
+    if b"\0" in line or len(line) >= files.MAX_LINE:
+        return False
+    try:
+        return line.isascii() or bool(line.decode())
+    except UnicodeDecodeError:
+        return False
