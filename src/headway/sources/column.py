@@ -1,4 +1,4 @@
-"""A column of whole numbers that grows, as small as its numbers allow: while they are all the same, one of them."""
+"""Columns of whole numbers that grow, as small as their numbers allow: while they are all the same, one of them."""
 
 from __future__ import annotations
 
@@ -85,6 +85,55 @@ class Column:
             for begin in range(0, len(self._data), 1 << 16):
                 wide.frombytes(self.values()[begin : begin + (1 << 16)].astype(np.int64).data.cast("B"))
             self._data = wide
+
+
+class Table:
+    """Rows of whole numbers, as columns.
+
+    Example:
+        >>> table = Table("step", "rank")
+        >>> table.append((5, -1))
+        >>> table.extend(np.array([6, 7]), np.array([-1, -1]))
+        >>> table.columns["step"].values().tolist(), len(table)
+        ([5, 6, 7], 3)
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._columns = {name: Column() for name in names}
+        self._new: array[int] = array("q")
+        self._full = len(names) << 13
+        self._n = 0
+
+    def __len__(self) -> int:
+        """Return how many rows there are."""
+        return self._n
+
+    def append(self, row: tuple[int, ...]) -> None:
+        """Append a row; those that come one by one go to their columns many at a time."""
+        self._new.extend(row)
+        self._n += 1
+        if len(self._new) >= self._full:
+            self._settle()
+
+    def extend(self, *columns: NDArray[Any]) -> None:
+        """Append many rows, each column ``(n,)``."""
+        self._settle()
+        self._n += len(columns[0])
+        for column, values in zip(self._columns.values(), columns, strict=True):
+            column.extend(values)
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """All rows."""
+        self._settle()
+        return self._columns
+
+    def _settle(self) -> None:
+        if self._new:
+            rows = np.frombuffer(self._new, np.int64).reshape(-1, len(self._columns))
+            for column, values in zip(self._columns.values(), rows.T, strict=True):
+                column.extend(values)
+            self._new = array("q")
 
 
 def _is_small(low: int, high: int) -> bool:

@@ -152,6 +152,34 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
             number += 1
 
 
+def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that `lines` yields, many together, each with the number of the first.
+
+    Of an overlong line its beginning comes by itself, without a newline.
+
+    Raises:
+        OSError: It cannot be read, or is no regular file.
+    """
+    with plain(path) as file:
+        number, rest, is_over = 1, b"", False
+        while piece := file.read1(MAX_LINE):
+            if is_over:  # the beginning of this line was yielded
+                _, newline, piece = piece.partition(b"\n")
+                is_over = not newline
+            block = rest + piece
+            end = block.find(b"\n") + 1
+            if end > MAX_LINE or (not end and len(block) >= MAX_LINE):
+                yield number, block[:MAX_LINE]
+                number, is_over, block = number + 1, not end, block[end:] if end else b""
+            end = block.rfind(b"\n") + 1
+            if end:
+                yield number, block[:end]
+                number += block.count(b"\n")
+            rest = block[end:]
+        if rest:
+            yield number, rest
+
+
 def reason(error: OSError) -> str:
     """Return in words why a file could not be read.
 

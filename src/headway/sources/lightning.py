@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from headway.ledger.history import Run
 from headway.sources import files
 from headway.sources.asked import Asked
+from headway.sources.stepcolumns import UNKNOWN
 from headway.sources.steplines import StepLines
 from headway.sources.text import clean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headway.sources.alike import Spans
+
+    Ints = NDArray[np.int64]
 
 _LOOKED_AT: Final = 20
 """So many rows are looked at to recognise a file."""
@@ -44,31 +54,68 @@ class Lightning:
             OSError: It cannot be read.
         """
         log = StepLines(self.name, path, first=0)
-        lines = log.lines()
-        _, first = next(lines, (1, b""))
+        _, first = next(log.lines(), (1, b""))
         columns = _columns(first.decode("utf-8-sig", "replace").rstrip("\r\n"))
         if "step" in columns:  # else no row has one, which is said below
-            _take(log, lines, columns)
+            rows = _Rows(log, columns.index("step"), len(columns))
+            log.read(rows.learn, rows.extend, rows.take)
         stem = path.absolute().parent.name if path.stem == "metrics" else path.stem
         return [log.run(clean(stem), asked, rows="block")]
 
 
-def _take(log: StepLines, lines: Iterator[tuple[int, bytes]], columns: list[str]) -> None:
-    """Take the steps of the rows below the first line."""
-    place, width = columns.index("step"), len(columns)
-    last = -1
-    for number, line in lines:
+@dataclass
+class _Rows:
+    """The rows below the first line, of which the steps are taken.
+
+    Attributes:
+        log: What is told of them.
+        place: Which cell has the step.
+        width: How many cells a row has.
+        last: The step of the row before.
+    """
+
+    log: StepLines
+    place: int
+    width: int
+    last: int = -1
+
+    def learn(self, line: bytes) -> Spans | None:
+        """Return where the step of a row is."""
         cells = line.split(b",")
-        if len(cells) != width:
+        if len(cells) != self.width:
+            return None if line.strip() else ()
+        cell = cells[self.place].rstrip(b"\r\n")
+        begin = sum(map(len, cells[: self.place])) + self.place
+        return ((begin, begin + len(cell)),) if cell.strip() else ()
+
+    def extend(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
+        """Take the steps of many rows; return whether they can be."""
+        step = values[0].astype(np.int64)
+        if (step != values[0]).any():
+            return False
+        new = np.diff(step, prepend=self.last) != 0
+        self.last = int(step[-1])
+        step, numbers = step[new], numbers[new]
+        unknown = np.broadcast_to(np.int64(UNKNOWN), len(step))
+        self.log.steps(step, line=numbers, at=unknown, took=unknown, rank=np.broadcast_to(np.int64(-1), len(step)))
+        return True
+
+    def take(self, number: int, line: bytes) -> None:
+        """Take the step of a row."""
+        cells = line.split(b",")
+        if number == 1:
+            return
+        if len(cells) != self.width:
             if line.strip():
-                log.bad.add("no row, left out", number, f"it has {len(cells)} cells of {width}")
-            continue
-        step = _step(cells[place])
+                self.log.bad.add("no row, left out", number, f"it has {len(cells)} cells of {self.width}")
+            return
+        cell = cells[self.place]
+        step = _step(cell)
         if step is None:
-            if cells[place].strip():
-                log.bad.add("without a step that can be, left out", number, repr(cells[place][:40])[2:-1])
-        elif step != last and log.step(step, line=number):
-            last = step
+            if cell.strip():
+                self.log.bad.add("without a step that can be, left out", number, repr(cell[:40])[2:-1])
+        elif step != self.last and self.log.step(step, line=number):
+            self.last = step
 
 
 def _columns(line: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from array import array
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,11 +14,18 @@ import numpy as np
 from headway.clock import NS_PER_S
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
-from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
+from headway.sources.column import Table
+from headway.sources.stepcolumns import UNKNOWN, parts, search
+from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns, stamp
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from headway.sources.alike import Spans
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
 
 _ANY: Final = re.compile(rb"completed step: *\d+, *seconds: *[\d.]+")
 _STEP: Final = re.compile(r"\bcompleted step: *(\d{1,18}), *seconds: *([^\s,]{1,40})")
@@ -42,6 +49,8 @@ _MARKS: Final = (
 _GLOG: Final = re.compile(r"\s*[DIWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?\s")
 _YEAR: Final = 1972
 """The year that times without one are read as: a leap year."""
+_MONTHS: Final = np.arange(f"{_YEAR}-01", f"{_YEAR + 1}-02", dtype="M8[M]").astype("M8[D]").astype(np.int64)
+"""The days on which its months begin, and the next year [days since the Unix epoch]."""
 _YEAR_NS: Final = 366 * 24 * 3600 * NS_PER_S
 _WORTH: Final = 0.1
 """Less than that of a step's time is not told from its usual ups and downs."""
@@ -66,11 +75,7 @@ class MaxText:
             OSError: It cannot be read.
         """
         log = _Log(StepLines(self.name, path, usual=1, first=0))
-        for number, line in log.steps.lines():
-            if any(mark in line for mark in _MARKS):
-                log.take(line, number)
-            elif (reason := ending(line)) is not None:
-                log.note(number, reason)
+        log.steps.read(log.learn, log.extend, log.take)
         log.finish()
         return [log.steps.run(clean(path.stem), asked, devices=log.devices)]
 
@@ -87,32 +92,72 @@ class _Line:
 
 @dataclass
 class _Log:
-    """A log as it is read."""
+    """A log as it is read; ``at`` is -1 where nothing tells the time of a step."""
 
     steps: StepLines
-    columns: dict[str, array[int]] = field(
-        default_factory=lambda: {name: array("q") for name in ("line", "step", "took", "at", "rank")}
-    )
+    rows: Table = field(default_factory=lambda: Table("line", "step", "took", "at", "rank"))
     rare: list[_Line] = field(default_factory=list)
     devices: int | None = None
     planned: int = 0
     last_at: int = -1
     yearless: bool = False
 
-    def take(self, line: bytes, number: int) -> None:
-        """Read a line that may tell of something."""
-        said = bare(line)
-        text = said.text
-        at = self._moment(text, number)
-        if found := _STEP.search(text):
-            took = seconds_ns(found[2])
-            if took is None:
-                self.steps.bad.add("no step, left out", number, f"its seconds are {clean(found[2], 40)!r}")
-                return
-            row = (number, int(found[1]), took, -1 if at is None else at, said.rank)
-            for column, value in zip(self.columns.values(), row, strict=True):
-                column.append(value)
-        elif found := _EVALUATED.search(text):
+    def learn(self, line: bytes) -> Spans | None:
+        """Return where a step's number, its seconds, and month, day, hour, minute and second are.
+
+        Of lines that say nothing nothing, and None of those that say something else.
+        """
+        if not any(mark in line for mark in _MARKS):
+            return () if ending(line) is None else None
+        text = line.decode("ascii") if line[:1].isalpha() and line.isascii() and b"\x1b" not in line else ""
+        if not (found := _STEP.search(text)):
+            return None
+        steps = found.span(1), found.span(2)
+        if glog := _GLOG.match(text):
+            second = glog.start(5), glog.end(6) if glog[6] else glog.end(5)
+            return *steps, glog.span(1), glog.span(2), glog.span(3), glog.span(4), second
+        with suppress(ValueError):
+            return (*steps, *((0, 0),) * 5) if stamp(text) is None else None
+        return None
+
+    def extend(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
+        """Read many lines of steps; return whether all they say makes sense."""
+        step, seconds, month, *rest = values
+        if seconds.max() > LONGEST / NS_PER_S:
+            return False
+        at = np.full(len(step), -1)
+        timed = ~np.isnan(month)
+        if timed.any():
+            moments = _moments(*(one[timed] for one in (month, *rest)))
+            if moments is None:
+                return False
+            at[timed] = moments
+            self.yearless, self.last_at = True, int(moments[-1])
+        took = np.rint(seconds * NS_PER_S).astype(np.int64)
+        self.rows.extend(numbers, step.astype(np.int64), took, at, np.broadcast_to(np.int64(-1), len(step)))
+        return True
+
+    def take(self, number: int, line: bytes) -> None:
+        """Read one line."""
+        if any(mark in line for mark in _MARKS):
+            said = bare(line)
+            at = self._moment(said.text, number)
+            if found := _STEP.search(said.text):
+                self._step(found, number, at, said.rank)
+            else:
+                self._other(said.text, number)
+        elif (reason := ending(line)) is not None:
+            self.note(number, reason)
+
+    def _step(self, found: re.Match[str], number: int, at: int | None, rank: int) -> None:
+        took = seconds_ns(found[2])
+        if took is None:
+            self.steps.bad.add("no step, left out", number, f"its seconds are {clean(found[2], 40)!r}")
+        else:
+            self.rows.append((number, int(found[1]), took, -1 if at is None else at, rank))
+
+    def _other(self, text: str, number: int) -> None:
+        if found := _EVALUATED.search(text):
             self.note(number, "evaluation", int(found[1]))
         elif found := _SAVED.search(text):
             self.note(number, "checkpoint_save", int(found[1]))
@@ -151,29 +196,35 @@ class _Log:
 
     def finish(self) -> None:
         """Give all to the steps' log, in the order of the lines."""
-        line, step, took, at, rank = (np.frombuffer(column, np.int64) for column in self.columns.values())
-        at = self._years(at.copy())
+        line, step, took, at, rank = (column.values() for column in self.rows.columns.values())
+        at = self._years(at)
         if self.yearless:
             self.steps.warnings.append(f"times in the log name no year and no zone: they are read as of {_YEAR}, UTC")
-        extra = self._extra(step, took)
-        place = 0
-        for index, number in enumerate(line.tolist()):
-            while place < len(self.rare) and self.rare[place].number < number:
-                self._mark(self.rare[place])
-                place += 1
-            moment = None if at[index] < 0 else int(at[index])
-            own = int(took[index])
-            if (category := extra.get(int(step[index]))) is not None and own > category[1]:
-                beyond, own = own - category[1], category[1]
-                when = None if moment is None else moment - own
-                self.steps.span(category[0], line=number, at_ns=when, took_ns=beyond)
-            self.steps.step(int(step[index]), line=number, at_ns=moment, took_ns=own, rank=int(rank[index]))
-        for one in self.rare[place:]:
-            self._mark(one)
+        extra, usual = self._extra(step, took)
+        longer = np.flatnonzero(np.isin(step, list(extra)) & (took > usual)) if extra else np.zeros(0, np.int64)
+        told = [(place, index) for index, place in enumerate(search(line, [one.number for one in self.rare]))]
+        told += [(place, len(self.rare)) for place in longer.tolist()]
+        done = 0
+        for place, index in [*sorted(told), (len(step), -1)]:
+            self._steps(line[done:place], step[done:place], took[done:place], at[done:place], rank[done:place])
+            done = place
+            if 0 <= index < len(self.rare):
+                self._mark(self.rare[index])
+            elif index >= 0:
+                when = None if at[place] < 0 else int(at[place]) - usual
+                beyond, number = int(took[place]) - usual, int(line[place])
+                self.steps.span(extra[int(step[place])], line=number, at_ns=when, took_ns=beyond)
+                took[place] = usual
         if len(step) and 0 < self.planned <= int(step.max()) + 1:
             self.steps.close("finished", line=int(line.max()) + 1, at_ns=int(at.max()) if at.max() >= 0 else None)
+        self.rows = Table()
 
-    def _years(self, at: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _steps(self, line: Ints, step: Ints, took: Ints, at: Ints, rank: Ints) -> None:
+        for part in parts(len(step)):
+            when = np.where(at[part] < 0, UNKNOWN, at[part])
+            self.steps.steps(step[part], line=line[part], at=when, took=took[part], rank=rank[part])
+
+    def _years(self, at: Ints) -> Ints:
         """Return times of which those after a new year are later than those before it."""
         if self.yearless and (known := at[at >= 0]).size:
             middle = int(known.min()) + _YEAR_NS // 2
@@ -183,8 +234,8 @@ class _Log:
                     one.at += _YEAR_NS if 0 <= one.at < middle else 0
         return at
 
-    def _extra(self, step: NDArray[np.int64], took: NDArray[np.int64]) -> dict[int, tuple[str, int]]:
-        """Return which steps took an evaluation or a save with them: as what, and how long others usually take [ns].
+    def _extra(self, step: Ints, took: Ints) -> tuple[dict[int, str], int]:
+        """Return which steps took an evaluation or a save with them, as what, and how long others usually take [ns].
 
         The seconds of a step go from the step before it: what was done after that is in them.
         """
@@ -193,10 +244,10 @@ class _Log:
             if one.kind in {"evaluation", "checkpoint_save"}:
                 after.setdefault(one.step + 1, set()).add(one.kind)
         with_more = np.isin(step, list(after))
-        plain = took[~with_more]
-        if not after or not len(plain):
-            return {}
-        usual = int(np.median(plain))
+        plain = took[~with_more] if after else took[:0]
+        if not len(plain):
+            return {}, 0
+        usual = int(np.median(plain, overwrite_input=True))
         longer = {int(one) for one in step[with_more & (took > usual * (1 + _WORTH))]}
         kinds = {number: after[number].pop() if len(after[number]) == 1 else "unaccounted" for number in longer}
         if kinds:
@@ -204,7 +255,7 @@ class _Log:
                 "evaluations and saves are in the seconds of the step after them: what such a step took beyond the "
                 "median of the others is counted as theirs, and as unaccounted where both came before it"
             )
-        return {number: (kind, usual) for number, kind in kinds.items()}
+        return kinds, usual
 
     def _mark(self, one: _Line) -> None:
         at_ns = None if one.at < 0 else one.at
@@ -216,3 +267,16 @@ class _Log:
             self.steps.banner(line=one.number, at_ns=at_ns)
         elif one.kind != "evaluation":
             self.steps.close(one.kind, line=one.number, at_ns=at_ns)
+
+
+def _moments(month: Floats, day: Floats, hour: Floats, minute: Floats, second: Floats) -> Ints | None:
+    """Return times of the year that is taken for them [ns since the Unix epoch]; None if one cannot be."""
+    places = month.astype(np.int64) - 1
+    if (places < 0).any() or (places > 11).any() or (hour > 23).any() or (minute > 59).any() or (second >= 60).any():
+        return None
+    begins = _MONTHS[places]
+    days = begins + day.astype(np.int64) - 1
+    if (day < 1).any() or (days >= _MONTHS[places + 1]).any():
+        return None
+    minutes = (days * 24 + hour.astype(np.int64)) * 60 + minute.astype(np.int64)
+    return minutes * (60 * NS_PER_S) + np.rint(second * NS_PER_S).astype(np.int64)

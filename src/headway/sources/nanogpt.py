@@ -6,14 +6,24 @@ import re
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from headway.clock import NS_PER_S
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
-from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
+from headway.sources.column import Table
+from headway.sources.stepcolumns import UNKNOWN, parts, search
+from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from headway.sources.alike import Spans
+
+    Ints = NDArray[np.int64]
 
 _ITER: Final = re.compile(
     r"\biter (\d{1,18}): .{0,200}?\btime ([^\s,]{1,40}?)(ms|s)\b(?:.{0,120}?\bmfu ([^\s,%]{1,20})%)?"
@@ -57,22 +67,9 @@ class NanoGPT:
             OSError: It cannot be read.
         """
         log = StepLines(self.name, path)
-        iterations, timed = _Iterations(log), _Timed(log)
-        devices: dict[int, str] = {}
-        for number, line in log.lines():
-            if any(mark in line for mark in _MARKS):
-                said = bare(line)
-                if found := _TIMED.search(said.text):
-                    timed.take(found, number, said.rank)
-                elif found := _ITER.search(said.text):
-                    at_ns = log.stamp(said.text[: found.start()], number)
-                    iterations.take(found, number, at_ns, said.rank)
-                elif found := _DEVICE.search(said.text):
-                    devices[int(found[1])] = found[2]
-                else:
-                    iterations.other(said.text, number)
-            elif (reason := ending(line)) is not None:
-                iterations.marks.append((number, reason, 0))
+        reader = _Reader(log)
+        log.read(reader.learn, reader.iterations.extend, reader.take)
+        iterations, timed, devices = reader.iterations, reader.timed, reader.devices
         if not len(log):
             log.first = 0
             iterations.finish()
@@ -81,6 +78,41 @@ class NanoGPT:
         kinds = set(devices.values())
         kind = kinds.pop() if len(kinds) == 1 else None
         return [log.run(clean(path.stem), asked, devices=len(devices) or None, accelerator=kind)]
+
+
+class _Reader:
+    """What is read of a log."""
+
+    def __init__(self, log: StepLines) -> None:
+        self._log = log
+        self.iterations = _Iterations(log)
+        self.timed = _Timed(log)
+        self.devices: dict[int, str] = {}
+
+    def learn(self, line: bytes) -> Spans | None:
+        """Return where an iteration's number, time and mfu are, of lines that say nothing else."""
+        if not any(mark in line for mark in _MARKS):
+            return () if ending(line) is None else None
+        found = _ITER.match(line.decode("ascii")) if line.startswith(b"iter ") and line.isascii() else None
+        if found is None or found[3] != "ms" or b"train_time:" in line or b"\x1b" in line:
+            return None
+        return found.span(1), found.span(2), found.span(4) if found[4] else (0, 0)
+
+    def take(self, number: int, line: bytes) -> None:
+        """Read one line."""
+        if any(mark in line for mark in _MARKS):
+            said = bare(line)
+            if found := _TIMED.search(said.text):
+                self.timed.take(found, number, said.rank)
+            elif found := _ITER.search(said.text):
+                at_ns = self._log.stamp(said.text[: found.start()], number)
+                self.iterations.take(found, number, at_ns, said.rank)
+            elif found := _DEVICE.search(said.text):
+                self.devices[int(found[1])] = found[2]
+            else:
+                self.iterations.other(said.text, number)
+        elif (reason := ending(line)) is not None:
+            self.iterations.marks.append((number, reason, 0))
 
 
 @dataclass
@@ -146,9 +178,7 @@ class _Iterations:
     """Lines of nanoGPT: each iteration that is logged with its own time, an evaluation before it included."""
 
     log: StepLines
-    columns: dict[str, array[int]] = field(
-        default_factory=lambda: {name: array("q") for name in ("line", "step", "took", "at", "rank", "eval")}
-    )
+    rows: Table = field(default_factory=lambda: Table("line", "step", "took", "at", "rank", "evaluated"))
     mfu: array[float] = field(default_factory=lambda: array("d"))
     marks: list[tuple[int, str, int]] = field(default_factory=list)
     evaluated: int = -1
@@ -161,15 +191,28 @@ class _Iterations:
             self.log.bad.add("no step, left out", number, f"its time is {clean(found[2], 40)!r}")
             return
         evaluated = step == self.evaluated
-        row = (number, step, took, -1 if at_ns is None else at_ns, rank, evaluated)
-        for column, value in zip(self.columns.values(), row, strict=True):
-            column.append(value)
+        self.rows.append((number, step, took, UNKNOWN if at_ns is None else at_ns, rank, evaluated))
         try:
             self.mfu.append(float(found[4] or "nan") / 100)
         except ValueError:
             self.mfu.append(float("nan"))
         if evaluated:
             self.evaluated = -1
+
+    def extend(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
+        """Read the lines of many iterations: their numbers, times [ms] and mfu [%]; return whether all make sense."""
+        step, took = values[0].astype(np.int64), values[1] * 1e-3
+        if took.max() > LONGEST / NS_PER_S:
+            return False
+        evaluated = step == self.evaluated
+        evaluated[int(np.argmax(evaluated)) + 1 :] = False
+        if evaluated.any():
+            self.evaluated = -1
+        same = np.broadcast_to(np.int64(-1), len(step))
+        at = np.broadcast_to(np.int64(UNKNOWN), len(step))
+        self.rows.extend(numbers, step, np.rint(took * NS_PER_S).astype(np.int64), at, same, evaluated.view(np.int8))
+        self.mfu.frombytes((values[2] / 100).data.cast("B"))
+        return True
 
     def other(self, text: str, number: int) -> None:
         """Read another line."""
@@ -191,37 +234,42 @@ class _Iterations:
         """Give all to the log, in the order of the lines."""
         self._untimed()
         self.marks.sort()
-        line, step, took, at, rank, evaluated = (np.frombuffer(one, np.int64) for one in self.columns.values())
-        with_eval = evaluated.astype(bool)
-        first = np.concatenate([[True], np.diff(step) <= 0])[: len(step)]
-        usual = int(np.median(took[~with_eval])) if (~with_eval).any() else None
-        beyond = np.where(with_eval, took - (0 if usual is None else usual), 0)
-        each = np.maximum(beyond[with_eval & ~first], 0)
+        line, step, own, at, rank, evaluated = (column.values() for column in self.rows.columns.values())
+        n, evals, is_plain = len(step), np.flatnonzero(evaluated), evaluated == 0
+        usual = int(np.median(own[is_plain], overwrite_input=True)) if is_plain.any() else None
+        beyond = own[evals].astype(np.int64) - (usual or 0)
+        first = (evals == 0) | (step[evals] <= step[evals - 1])
+        each = np.maximum(beyond[~first], 0)
         evaluation = int(np.median(each)) if len(each) else None
         lost = self._lost()
-        if usual is not None and (beyond > 0).any():
+        more = (beyond > 0) & (usual is not None)
+        if more.any():
             self.log.warnings.append(
                 "what an iteration with an evaluation took beyond the median of the others is counted as that "
                 "evaluation, what was saved with it included; of the first, beyond the later ones, as compile"
             )
-        elif with_eval.any():
+            own[evals[more]] = usual
+        elif len(evals):
             self.log.warnings.append("evaluations are in the iterations after them: nothing tells how long they took")
-        place = 0
-        for index in range(len(step)):
-            number, own = int(line[index]), int(took[index])
-            while place < len(self.marks) and self.marks[place][0] < number:
-                self._mark(*self.marks[place], before=int(step[index]))
-                place += 1
-            moment = None if at[index] < 0 else int(at[index])
-            if usual is not None and beyond[index] > 0:
-                own = usual
-                for name, ns in _split(int(beyond[index]), evaluation, first=bool(first[index])):
-                    self.log.span(name, line=number, took_ns=ns, at_ns=None if moment is None else moment - own)
-            self.log.step(int(step[index]), line=number, at_ns=moment, took_ns=own, rank=int(rank[index]))
-            if lost is not None:
-                self.log.wait("below_peak", round(lost[index] * own))
-        for mark in self.marks[place:]:
-            self._mark(*mark, before=int(step[-1]) + 1 if len(step) else 0)
+        places = search(line, [number for number, _, _ in self.marks])
+        longer = zip(evals[more].tolist(), beyond[more].tolist(), first[more].tolist(), strict=True)
+        told = [(place, index, 0, False) for index, place in enumerate(places)]
+        told += [(place, len(places), ns, is_first) for place, ns, is_first in longer]
+        done = 0
+        for place, index, ns, is_first in [*sorted(told), (n, -1, 0, False)]:
+            for part in parts(place - done):
+                some = slice(done + part.start, done + part.stop)
+                waits = {} if lost is None else {"below_peak": np.rint(lost[some] * own[some]).astype(np.int64)}
+                self.log.steps(step[some], line=line[some], at=at[some], took=own[some], rank=rank[some], waits=waits)
+            done = place
+            if ns:
+                begin = None if at[place] == UNKNOWN else int(at[place]) - int(own[place])
+                for name, length in _split(ns, evaluation, first=is_first):
+                    self.log.span(name, line=int(line[place]), took_ns=length, at_ns=begin)
+            elif index >= 0:
+                before = int(step[place]) if place < n else int(step[-1]) + 1 if n else 0
+                self._mark(*self.marks[index], before=before)
+        self.rows, self.mfu = Table(), array("d")
 
     def _mark(self, number: int, name: str, step: int, before: int) -> None:
         if name == "banner":
@@ -233,22 +281,24 @@ class _Iterations:
         else:
             self.log.close(name, line=number)
 
-    def _lost(self) -> list[float] | None:
+    def _lost(self) -> NDArray[np.float64] | None:
         """Return which share of each iteration was below the peak, where each says it; -100 % is not yet known."""
-        mfu = np.array(self.mfu)
+        mfu = np.frombuffer(self.mfu, np.float64)
         if not len(mfu) or np.isnan(mfu).all():
             return None
-        known = np.flatnonzero(mfu != -1)
-        if len(known) and known[0] <= len(mfu) // 2:
-            early = mfu == -1
-            first = np.minimum.accumulate(np.where(early, len(mfu), np.arange(len(mfu)))[::-1])[::-1]
-            mfu = mfu[np.minimum(first, known[-1])]
+        early = mfu == -1
+        first, last = int(np.argmin(early)), len(mfu) - 1 - int(np.argmin(early[::-1]))
+        if not early[first] and first <= len(mfu) // 2:
+            unknown = np.flatnonzero(early)
+            ends = np.flatnonzero(np.diff(unknown, append=len(mfu) + 1) > 1)  # of those in a row, the last
+            after = np.repeat(unknown[ends] + 1, np.diff(ends, prepend=-1))
+            mfu[unknown] = mfu[np.minimum(after, last)]
             if (mfu > 0).all() and (mfu <= 1).all():
-                if early.any():
+                if len(unknown):
                     self.log.warnings.append(
-                        f"{int(early.sum())} lines have no mfu yet; that of the line after them is taken"
+                        f"{len(unknown)} lines have no mfu yet; that of the line after them is taken"
                     )
-                return [1 - share for share in mfu.tolist()]
+                return np.subtract(1, mfu, out=mfu)
         self.log.warnings.append("not every line has an mfu that can be: what was lost below the peak is not known")
         return None
 

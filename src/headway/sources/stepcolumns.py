@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -102,6 +102,13 @@ def parts(n: int, size: int = 1 << 16) -> Iterator[slice]:
     """
     for begin in range(0, n, size):
         yield slice(begin, min(begin + size, n))
+
+
+def search(values: Ints, wanted: Sequence[int], side: Literal["left", "right"] = "left") -> list[int]:
+    """Return where numbers belong among ordered ones; in their own type, as else all of these would be copied."""
+    bounds = np.iinfo(values.dtype)
+    fit = np.clip(np.array(wanted, np.int64), bounds.min, bounds.max).astype(values.dtype)
+    return [int(place) for place in np.searchsorted(values, fit, side)]
 
 
 @dataclass

@@ -26,7 +26,7 @@ Rules, so that each source need not have its own:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -35,7 +35,8 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.sources import files
-from headway.sources.column import Column
+from headway.sources.alike import Alike, Spans
+from headway.sources.column import Column, Table
 from headway.sources.columns import BOUND
 from headway.sources.logline import LONGEST, LOOKED_AT, Bare, Stamp, bare, ending, holds, kept, seconds_ns, stamp
 from headway.sources.stepcolumns import UNKNOWN, Mark
@@ -57,9 +58,8 @@ __all__ = ["LONGEST", "LOOKED_AT", "Bare", "Stamp", "StepLines", "bare", "ending
 _HALF_HOUR: Final = 1800 * NS_PER_S
 """Zones of time are so much apart [ns]."""
 
-_AT_ONCE: Final = 6 << 13
-"""So many numbers of lines are kept as they come before they go to their columns."""
 _FEW: Final = 8
+"""Fewer lines than that are read one by one."""
 
 
 def _is_below(values: Ints, bound: int) -> bool:
@@ -103,28 +103,20 @@ class StepLines:
     n_local: int = 0
     last_at: int = UNKNOWN
     _now: tuple[int, bytes] = (0, b"")
-    _columns: dict[str, Column] = field(init=False)
-    _new: array[int] = field(default_factory=lambda: array("q"))
-    _n: int = 0
+    _told: Table = field(default_factory=lambda: Table("line", "step", "at", "took", "count", "rank"))
 
     def __post_init__(self) -> None:
         """Begin with nothing."""
         self.bad = Complaints(clean(self.path.name))
-        self._columns = {name: Column() for name in ("line", "step", "at", "took", "count", "rank")}
 
     def __len__(self) -> int:
         """Return how many lines told of steps so far."""
-        return self._n
+        return len(self._told)
 
     @property
     def columns(self) -> dict[str, Column]:
         """What lines told of steps so far: ``line``, ``step``, ``at``, ``took``, ``count``, ``rank``, as for `step`."""
-        if self._new:
-            rows = np.frombuffer(self._new, np.int64).reshape(-1, len(self._columns))
-            for column, values in zip(self._columns.values(), rows.T, strict=True):
-                column.extend(values)
-            self._new = array("q")
-        return self._columns
+        return self._told.columns
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the number and the bytes of each line of the file; where its gzip breaks they end, with a complaint.
@@ -140,9 +132,56 @@ class StepLines:
                     self._bound(line)
                 yield number, line
         except files.TornError as error:
-            self.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
+            self._torn(number, error)
         if number > 1:
             self._bound(self._now[1])
+
+    def read(
+        self,
+        learn: Callable[[bytes], Spans | None],
+        many: Callable[[Ints, list[NDArray[np.float64]]], bool],
+        take: Callable[[int, bytes], None],
+    ) -> None:
+        """Read the lines of the file, those at once that are alike but for their digits; else as `lines` does.
+
+        Args:
+            learn: Told a line, returns where its numbers are; nothing of a line that says nothing, None of one that
+                must be read by itself. It must find the same in lines that differ in nothing but digits.
+            many: Takes the numbers of lines, ``(n,)``, and the numbers in them as learned, each ``(n,)``, NaN where a
+                line has none. It returns whether it could: if not, they are taken one by one.
+            take: Takes the number and the bytes of one line.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        alike, number, line = Alike(learn), 0, b""
+        try:
+            for first, block in files.blocks(self.path):
+                found = alike.split(first, block)
+                if first == 1:
+                    self._bound(found.line(1))
+                done = 0
+                for place, alone in [*found.alone(), (len(found.numbers), None)]:
+                    some = found.numbers[done:place], [values[done:place] for values in found.values]
+                    if place - done < _FEW or not many(*some):
+                        for number in some[0].tolist():
+                            self._take(number, found.line(number), take)
+                    done = place
+                    if alone is not None:
+                        self._take(alone, found.line(alone), take)
+                number = found.last
+                line = found.line(number)
+        except files.TornError as error:
+            self._torn(number, error)
+        if number > 1:
+            self._bound(line)
+
+    def _take(self, number: int, line: bytes, take: Callable[[int, bytes], None]) -> None:
+        self._now = number, line
+        take(number, line)
+
+    def _torn(self, number: int, error: files.TornError) -> None:
+        self.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
 
     def _bound(self, line: bytes) -> None:
         """Note that the program ran when a line was kept, the file's first or last, whatever it says."""
@@ -238,10 +277,7 @@ class StepLines:
         if why:
             self.bad.add("no step, left out", line, why)
             return False
-        self._new.extend((line, step, at, took, count, rank))
-        self._n += 1
-        if len(self._new) >= _AT_ONCE:
-            _ = self.columns
+        self._told.append((line, step, at, took, count, rank))
         if waits:
             for phase, wait in waits.items():
                 self.wait(phase, wait)
@@ -262,9 +298,7 @@ class StepLines:
             rank: As for `step`.
             waits: By phase, how long **one** step of each line waited, from 0 to `LONGEST`, ``(n,)``.
         """
-        n, last = len(step), self._n
-        given = (line, step, at, took, np.zeros(1, np.int64), rank)
-        known = at[at != UNKNOWN]
+        n, last = len(step), len(self)
         if n < _FEW or not (_is_below(step, BOUND) and _is_below(at, BOUND) and _is_below(took, LONGEST + 1)):
             rows = zip(*(values.tolist() for values in (step, line, at, took, rank)), strict=True)
             for index, (number, where, when, own, who) in enumerate(rows):
@@ -273,14 +307,12 @@ class StepLines:
                 for phase, values in (waits or {}).items() if told else ():
                     self.wait(phase, int(values[index]))
             return
-        for column, values in zip(self.columns.values(), given, strict=True):
-            column.extend(values if len(values) == n else np.broadcast_to(values, n))
-        self._n += n
+        self._told.extend(line, step, at, took, np.broadcast_to(np.int64(0), n), rank)
         for phase, values in (waits or {}).items():
             waited = self.waits.setdefault(phase, array("q"))
             waited.frombytes(bytes(8 * (last - len(waited))))
             waited.frombytes(np.ascontiguousarray(values, np.int64).data.cast("B"))
-        if len(known):
+        if len(known := at[at != UNKNOWN]):
             for moment in (known[0], known.min(), known.max(), known[-1]):
                 self.seen(int(moment))
 

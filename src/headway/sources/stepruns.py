@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Restored, Saved, Span
 from headway.ledger.history import Process, Rows, Run
-from headway.sources.stepcolumns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering, parts
+from headway.sources.stepcolumns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering, parts, search
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -261,7 +261,7 @@ class _Building:
             spans = [mark for mark in attempt.marks if mark.kind == "span" and mark.took != UNKNOWN]
             own = lengths[attempt.first : attempt.last]
             numbers = lines.line[attempt.first : attempt.last]
-            places = _search(numbers, [mark.line for mark in spans])
+            places = search(numbers, [mark.line for mark in spans])
             begin = np.zeros(len(own) + 1, np.int64)
             begin[0], begin[1:] = cursor, own
             np.add.at(begin, places, np.array([mark.took for mark in spans], np.int64))
@@ -270,7 +270,7 @@ class _Building:
             total = int(begin[-1])
             after: dict[int, int] = {}
             for mark in attempt.marks:
-                place = _search(numbers, [mark.line])[0]
+                place = search(numbers, [mark.line])[0]
                 mark.at = (int(attempt.end[place - 1]) if place else cursor) + after.get(place, 0)
                 if mark.kind == "span" and mark.took != UNKNOWN:
                     after[place] = after.get(place, 0) + mark.took
@@ -341,19 +341,12 @@ class _Building:
 def _before(lines: Lines, marks: Sequence[Mark]) -> list[int]:
     """Return for each mark how many of the lines come before it."""
     if not lines.clocked:
-        return _search(lines.line, [mark.line for mark in marks])
+        return search(lines.line, [mark.line for mark in marks])
     found = []
     for mark in marks:
-        (low,), (high,) = _search(lines.at, [mark.at]), _search(lines.at, [mark.at], "right")
+        (low,), (high,) = search(lines.at, [mark.at]), search(lines.at, [mark.at], "right")
         found.append(low + int((lines.line[low:high] < mark.line).sum()))
     return found
-
-
-def _search(values: Ints, wanted: Sequence[int], side: Literal["left", "right"] = "left") -> list[int]:
-    """Return where numbers belong among ordered ones; in their own type, as else all of these would be copied."""
-    bounds = np.iinfo(values.dtype)
-    fit = np.clip(np.array(wanted, np.int64), bounds.min, bounds.max).astype(values.dtype)
-    return [int(place) for place in np.searchsorted(values, fit, side)]
 
 
 def _place(lines: Lines, attempt: _Attempt, mark: Mark) -> int:
