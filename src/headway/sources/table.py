@@ -11,9 +11,11 @@ from headway.errors import SourceError
 from headway.ledger.history import Pool
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.table_jobs import MAX_MILLI, BadCell, Jobs, fits, label
+from headway.sources.table_amounts import MAX_MILLI, BadCell
+from headway.sources.table_jobs import JobRows, fits
 from headway.sources.table_mapping import Mapping, read, ready
 from headway.sources.table_philly import NAMES, Attempts, is_philly
+from headway.sources.table_plain import label
 from headway.sources.table_records import Records, find_header
 from headway.sources.table_times import MISSING, UNITS_NS, number
 from headway.sources.text import Complaints, clean
@@ -94,7 +96,7 @@ def _load(path: Path, mappings: Sequence[Mapping]) -> list[tuple[Mapping, Pool]]
 def _jobs(
     path: Path, mapping: Mapping, names: Sequence[str], records: Records | Attempts, bad: Complaints
 ) -> list[Pool]:
-    rows = Jobs(mapping, names, bad)
+    rows = JobRows(mapping, names, bad)
     jobs = rows.read(records)
     if not jobs:
         raise _error(path, f"none of its rows is a job{_first(bad)}", "See that the mapping fits its columns")

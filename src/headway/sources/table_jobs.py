@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Final
 
-from headway.ledger.jobs import Job
+import numpy as np
+
+from headway.ledger.jobs import LABELS, UNTOLD, Job, Jobs
+from headway.sources.table_amounts import Amounts, BadCell
 from headway.sources.table_mapping import Mapping
-from headway.sources.table_times import MISSING, UNITS_NS, Times, length_ns, number
-from headway.sources.text import LIMIT, Complaints, clean
+from headway.sources.table_philly import Attempts
+from headway.sources.table_plain import SLACK_NS, Plain, Told, label
+from headway.sources.table_records import Records
+from headway.sources.table_times import LIMIT_NS, MISSING, UNITS_NS, Times, length_ns
+from headway.sources.text import Complaints, clean
 
-MAX_MILLI: Final = 10**11
-"""More devices of one job are damage [devices / 1000]."""
-_CACHED: Final = 1 << 16
-_SLACK_NS: Final = 1_000_000_000
-
-
-class BadCell(ValueError):  # noqa: N818 - it never leaves the reader: a complaint is made of it
-    """A cell cannot be what its column says."""
-
-    def __init__(self, column: str, text: str, why: str) -> None:
-        super().__init__(f"{clean(column, 60)}: {clean(text, 40)!r} {why}" if text else f"{clean(column, 60)} {why}")
-
-
-def label(text: str) -> str:
-    """Return a name from a file, fit for a screen."""
-    text = text.strip()
-    return text if text.isascii() and text.isprintable() and len(text) <= LIMIT else clean(text)
+_MOST_ODD: Final = 1 / 8
+"""Where more rows are not plain, all are read one by one."""
 
 
 def fits(row: Sequence[str], width: int) -> bool:
@@ -37,7 +27,7 @@ def fits(row: Sequence[str], width: int) -> bool:
 
 
 @dataclass
-class Jobs:
+class JobRows:
     """Makes jobs of rows.
 
     Attributes:
@@ -57,50 +47,84 @@ class Jobs:
     n_skipped: dict[str, int] = field(default_factory=dict)
     n_unlike: int = 0
     n_repeated: int = 0
-    _milli: dict[tuple[str, ...], int] = field(default_factory=dict)
-    _seen: dict[str, str] = field(default_factory=dict)
-    _states: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.times = self.mapping.times()
         self._at = at = self.mapping.places(self.names)
-        self._amounts = [what for what in ("devices", "milli", "percent", "instances") if what in at]
+        self._amounts = Amounts({what: self.names[place] for what, place in at.items()})
         self._skip = [(self.names.index(column), values, column) for column, values in self.mapping.skip.items()]
         self._length_ns = UNITS_NS[self.mapping.lengths]
         self._lengths = "duration" in at or "wait" in at
+        self._plain = Plain(self.mapping, at, len(self.names), self.times, self._amounts)
+        self._jobs = Jobs()
 
-    def read(self, records: Iterable[tuple[int, list[str]]]) -> list[Job]:
+    def read(self, records: Records | Attempts) -> Jobs:
         """Return the jobs of all rows that make sense; a row that says the same again counts once."""
-        header, width, known = list(self.names), len(self.names), "id" in self._at
-        jobs: list[Job] = []
-        first: dict[str, Job] = {}
-        others: set[Job] = set()
-        for line, row in records:
-            try:
-                if len(row) != width and not fits(row, width):
-                    if row[0].startswith("#"):
-                        continue
-                    raise ValueError(f"{len(row)} fields, not {width}")  # noqa: TRY301 - complained of below
-                job = self._job(row)
-            except ValueError as error:
-                if [cell.strip() for cell in row[:width]] != header:
-                    self.bad.add("no job, left out", line, str(error))
-                continue
-            if job is None:
-                continue
-            if known and (before := first.setdefault(job.id, job)) is not job:
-                if job == before or job in others:
-                    self.n_repeated += 1
-                    continue
-                others.add(job)
-            jobs.append(job)
-        return jobs
+        for lines, rows in records.chunks():
+            self._read(lines, rows)
+        if "id" in self._at:
+            self.n_repeated = self._jobs.drop_repeated()
+        return self._jobs
 
-    def _job(self, row: Sequence[str]) -> Job | None:
+    def _read(self, lines: Sequence[int], rows: Sequence[Sequence[str]]) -> None:
+        """Add the jobs of rows, in their order: the plain ones many at a time, the others one by one."""
+        if self._skip:
+            width = len(self.names)
+            left = [place for place, row in enumerate(rows) if len(row) != width or not self._skipped(row)]
+            lines, rows = [lines[place] for place in left], [rows[place] for place in left]
+        told = self._plain.read(rows) if self._plain.able and rows else None
+        odd: Sequence[int] = np.flatnonzero(~told.plain).tolist() if told else ()
+        if told is None or len(odd) > len(rows) * _MOST_ODD:
+            told, odd = None, range(len(rows))
+        begin = 0
+        for place in (*odd, len(rows)):
+            if told is not None and place > begin:
+                self._add(told, slice(begin, place))
+            if place < len(rows):
+                self._add_one(lines[place], rows[place])
+            begin = place + 1
+
+    def _add(self, told: Told, part: slice) -> None:
+        """Add the jobs of rows that are all plain."""
+        self._plain.add(self._jobs, told, part)
+        self.n_unlike += int(told.unlike[part].sum())
+        if told.keys is None or told.form is None:
+            return
+        keys = told.keys[:, part].T.ravel()
+        cells = np.flatnonzero(keys != UNTOLD)
+        if len(cells):
+            columns = [told.cells[what] for what in ("submit", "start", "end") if what in told.cells]
+            (row, column), (last_row, last) = (divmod(int(cells[end]), len(columns)) for end in (0, -1))
+            n_others = np.count_nonzero(np.diff(keys[cells]))
+            first, text = columns[column][part.start + row], columns[last][part.start + last_row]
+            self.times.passed(first, text, int(n_others), local=not told.form.zone)
+
+    def _add_one(self, line: int, row: Sequence[str]) -> None:
+        """Add the job of a row, or say why it is none."""
+        header, width = list(self.names), len(self.names)
+        try:
+            if len(row) != width and not fits(row, width):
+                if row[0].startswith("#"):
+                    return
+                raise ValueError(f"{len(row)} fields, not {width}")  # noqa: TRY301 - complained of below
+            job = self._job(row)
+        except ValueError as error:
+            if [cell.strip() for cell in row[:width]] != header:
+                self.bad.add("no job, left out", line, str(error))
+            return
+        if job is not None:
+            self._jobs.append(job)
+
+    def _skipped(self, row: Sequence[str]) -> bool:
         for index, values, column in self._skip:
             if row[index].strip() in values:
                 self.n_skipped[column] = self.n_skipped.get(column, 0) + 1
-                return None
+                return True
+        return False
+
+    def _job(self, row: Sequence[str]) -> Job | None:
+        if len(row) > len(self.names) and self._skipped(row):
+            return None
         at = self._at
         submit, start, end = self._moment(row, "submit"), self._moment(row, "start"), self._moment(row, "end")
         if self._lengths:
@@ -110,43 +134,22 @@ class Jobs:
                 raise BadCell(self._column("end"), self._cell(row, "end"), "is before the start")
             if submit is not None and start < submit:
                 raise BadCell(self._column("start"), self._cell(row, "start"), "is before the submission")
+        labels = {what: self._plain.word(what, row[at[what]]) if what in at else "" for what in LABELS}
         return Job(
             id=label(row[at["id"]]) if "id" in at else "",
-            milli=self._devices(row),
-            state=self._state(row[at["state"]]) if "state" in at else "",
+            milli=self._amounts.read(tuple([row[at[what]] for what in self._amounts.columns])),
             submit_ns=submit,
             start_ns=start,
             end_ns=end,
-            name=self._label(row, "name"),
-            user=self._label(row, "user"),
-            account=self._label(row, "account"),
-            partition=self._label(row, "partition"),
+            name=label(row[at["name"]]) if "name" in at else "",
+            **labels,
         )
-
-    def _state(self, text: str) -> str:
-        if (known := self._states.get(text)) is None:
-            known = label(text).lower()
-            known = self.mapping.states.get(known, known)
-            if len(self._states) < _CACHED:
-                self._states[text] = known
-        return known
 
     def _column(self, what: str) -> str:
         return self.names[self._at[what]] if what in self._at else what
 
     def _cell(self, row: Sequence[str], what: str) -> str:
         return row[self._at[what]] if what in self._at else ""
-
-    def _label(self, row: Sequence[str], what: str) -> str:
-        at = self._at.get(what)
-        if at is None:
-            return ""
-        text = row[at]
-        if (known := self._seen.get(text)) is None:
-            known = label(text)
-            if len(self._seen) < _CACHED:
-                self._seen[text] = known
-        return known
 
     def _moment(self, row: Sequence[str], what: str) -> int | None:
         at = self._at.get(what)
@@ -183,35 +186,12 @@ class Jobs:
             start = end - duration
         if start is not None and end is None and duration is not None:
             end = start + duration
-        if None not in {start, end, duration} and abs(end - start - duration) >= 2 * _SLACK_NS:  # type: ignore[operator]
+        if None not in {start, end, duration} and abs(end - start - duration) >= SLACK_NS:  # type: ignore[operator]
             self.n_unlike += 1
+        for what, ns in (("start", start), ("end", end)):
+            if ns is not None and abs(ns) > LIMIT_NS:
+                raise BadCell(self._column(what), "", "would be more than 146 years from 1970")
         return start, end
-
-    def _devices(self, row: Sequence[str]) -> int:
-        """Return how much a row asks for, in thousandths of a device."""
-        key = tuple([row[self._at[what]] for what in self._amounts])
-        if (milli := self._milli.get(key)) is None:
-            milli = self._product(key)
-            if len(self._milli) < _CACHED:
-                self._milli[key] = milli
-        return milli
-
-    def _product(self, key: Sequence[str]) -> int:
-        amounts = {}
-        for what, text in zip(self._amounts, key, strict=True):
-            if text.strip().lower() in MISSING:
-                raise BadCell(self._column(what), "", "is empty: how many devices is unknown")
-            try:
-                amounts[what] = number(text)
-            except ValueError as error:
-                raise BadCell(self._column(what), text, str(error)) from None
-            if amounts[what] < 0:
-                raise BadCell(self._column(what), text, "is negative")
-        each = amounts.get("milli", amounts["percent"] * 10 if "percent" in amounts else Decimal(1000))
-        whole = each * amounts.get("devices", 1) * amounts.get("instances", 1)
-        if whole > MAX_MILLI:
-            raise BadCell(self._column(self._amounts[0]), key[0], "is more devices than there are anywhere")
-        return round(whole)
 
     def sentences(self) -> list[str]:
         """Return what the rows left open, a sentence each."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.sources import files
+from headway.sources.table_records import Chunk, Note, Notes
 from headway.sources.text import Complaints, clean
 
 NAMES: Final = ("jobid", "user", "vc", "status", "submitted_time", "start_time", "end_time", "gpus")
@@ -22,6 +23,7 @@ _PIECE: Final = 1 << 20
 _LONGEST: Final = 1 << 22
 """A job of more is passed over [characters]."""
 _MOST_DAMAGED: Final = 1000
+_AT_ONCE: Final = 1000
 
 
 def is_philly(head: bytes) -> bool:
@@ -46,36 +48,57 @@ class Attempts:
 
     def __init__(self, path: Path, bad: Complaints) -> None:
         self._path = path
-        self._bad = bad
+        self._notes = Notes(bad)
         self.torn = ""
 
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of the job and the fields; what is no job is a complaint."""
+        for numbers, rows in self.chunks():
+            yield from zip(numbers, rows, strict=True)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield attempts as `__iter__` does, many at a time."""
+        numbers: list[int] = []
+        rows: list[list[str]] = []
+        for number, found in self._found():
+            if not isinstance(found, list):
+                if rows and not self._notes.late(found):
+                    yield numbers, rows
+                    numbers, rows = [], []
+                self._notes.make(found)
+                continue
+            numbers.append(number)
+            rows.append(found)
+            if len(rows) == _AT_ONCE:
+                yield numbers, rows
+                numbers, rows = [], []
+        if rows:
+            yield numbers, rows
+
+    def _found(self) -> Iterator[tuple[int, list[str] | Note]]:
+        """Yield the number of the job, and the fields of each attempt or what is wrong with it."""
         for number, job in self._objects():
-            if not isinstance(job, dict) or not isinstance(job.get("attempts"), list) or "jobid" not in job:
-                self._bad.add("no job, left out", number, "without jobid or attempts")
+            if job is None or not isinstance(job.get("attempts"), list) or "jobid" not in job:
+                why = "damaged or cut" if job is None else "without jobid or attempts"
+                yield number, (number, "no job, left out", number, why, 1)
                 continue
             said = [_text(job.get(name)) for name in NAMES[:5]]
             attempts = job["attempts"]
             if not attempts:
-                self._bad.add("never tried, left out: how many GPUs it asked for is not told", number)
+                what = "never tried, left out: how many GPUs it asked for is not told"
+                yield number, (number, what, number, "", 1)
             for index, attempt in enumerate(attempts):
-                times = self._times(number, attempt, last=index == len(attempts) - 1)
-                if times is not None:
-                    yield number, [*said[:4], "" if index else said[4], *times, str(_gpus(attempt))]
+                start, end = (_text(attempt.get(name)) if isinstance(attempt, dict) else "" for name in NAMES[5:7])
+                began, ended = (time.lower() not in {"", "none"} for time in (start, end))
+                if began and (ended or index == len(attempts) - 1):
+                    yield number, [*said[:4], "" if index else said[4], start, end, str(_gpus(attempt))]
+                    continue
+                why = "the start" if ended else "the end" if began else "start and end"
+                what = "of an attempt without its times, which is left out"
+                yield number, (number, what, number, f"{why} not told", 1)
 
-    def _times(self, number: int, attempt: Any, *, last: bool) -> list[str] | None:
-        """Return when an attempt began and ended; None where the log lost one of them."""
-        times = [_text(attempt.get(name)) if isinstance(attempt, dict) else "" for name in ("start_time", "end_time")]
-        start, end = (time.lower() not in {"", "none"} for time in times)
-        if start and (end or last):
-            return times
-        what = "the start" if end else "the end" if start else "start and end"
-        self._bad.add("of an attempt without its times, which is left out", number, f"{what} not told")
-        return None
-
-    def _objects(self) -> Iterator[tuple[int, Any]]:
-        """Yield the objects of the array one by one; of a damaged one, what can be read after the damage."""
+    def _objects(self) -> Iterator[tuple[int, dict[str, Any] | None]]:
+        """Yield the objects of the array one by one; of a damaged one None, and what can be read after it."""
         decoder = json.JSONDecoder()
         pieces = self._pieces()
         number, at, text, n_damaged = 0, 0, "", 0
@@ -97,7 +120,7 @@ class Attempts:
                     text, at, more = text[at:] + piece, 0, bool(piece)
                     continue
                 n_damaged += 1
-                self._bad.add("no job, left out", number + n_damaged, "damaged or cut")
+                yield number + n_damaged, None
                 at = max(found.end(), getattr(error, "pos", 0))
                 continue
             number += 1

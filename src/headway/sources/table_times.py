@@ -54,7 +54,9 @@ def length_ns(text: str, unit_ns: int) -> int:
         >>> length_ns("1.5", UNITS_NS["ms"])
         1500000
     """
-    ns = int(text) * unit_ns if len(text) < 20 and text.isascii() and text.isdigit() else round(number(text) * unit_ns)
+    whole = text[:-2] if text[-2:] == ".0" else text
+    plain = len(whole) < 20 and whole.isascii() and whole.isdigit()
+    ns = int(whole) * unit_ns if plain else round(number(text) * unit_ns)
     if abs(ns) > LIMIT_NS:
         raise ValueError("is longer than 146 years")
     return ns
@@ -100,7 +102,7 @@ class Times:
     origin_ns: int = 0
     n_local: int = 0
     n_twice: int = 0
-    _text: str = ""
+    _text: str | None = None
     _ns: int = 0
 
     def read(self, text: str) -> int:
@@ -123,6 +125,22 @@ class Times:
             raise ValueError("is more than 146 years from 1970")
         self._text, self._ns = text, ns
         return ns
+
+    def passed(self, first: str, last: str, n_others: int, *, local: bool) -> None:
+        """Count moments that were read elsewhere as if each had been read here, and none of them twice by the clock.
+
+        Args:
+            first: The first of them.
+            last: The last.
+            n_others: How many of those after the first differ from the one before.
+            local: Whether they name no zone.
+        """
+        if local and self.zone is None:
+            self.n_local += n_others + (first != self._text)
+        n_local, n_twice = self.n_local, self.n_twice
+        self._text = None
+        self.read(last)
+        self.n_local, self.n_twice = n_local, n_twice
 
     def _clock(self, text: str) -> int:
         try:
