@@ -7,10 +7,11 @@ import io
 import json
 import math
 import re
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
 from headway.sources.text import Complaints, clean
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 MOST_STEPS: Final = 1 << 23
 """A state that counts more steps is damage: each becomes a row."""
 _PIECE: Final = 1 << 18
@@ -30,6 +34,10 @@ _LONGEST: Final = 1 << 24
 """No value beside the history is longer [characters]."""
 _MARK: Final = re.compile(rb'"log_history"\s*:\s*\[')
 _START: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
+_SOME: Final = re.compile(r"\S")
+_COMMA: Final = re.compile(r"\s*,\s*(?=[^\s\]])")
+"""What is between two elements, if both are there."""
+_AT_ONCE: Final = 1 << 16
 _NO_TIMES: Final = (
     "the file says how long evaluations took and not how long steps did; "
     "only the state saved after the training ended has a train_runtime"
@@ -66,7 +74,7 @@ class HFTrainer:
                 "no-runs",
                 path=shown,
             )
-        if not state.steps and not any(session.evaluations for session in state.sessions):
+        if not state.steps and not any(len(session) for session in state.sessions):
             raise SourceError(
                 f"Cannot read {shown}: it tells of no step and no evaluation",
                 "Give a trainer_state.json of a training that has begun",
@@ -82,14 +90,20 @@ class Session:
     """What one call of ``train`` did.
 
     Attributes:
-        evaluations: Of each, after which step it came and how long it took [ns].
+        after: Of each evaluation, after which step it came.
+        took: Of each evaluation, how long it took [ns].
         last: Its last step.
         runtime_ns: How long it took in all [ns]; None where the state was saved before it ended.
     """
 
-    evaluations: list[tuple[int, int]] = field(default_factory=list)
+    after: array[int] = field(default_factory=lambda: array("q"))
+    took: array[int] = field(default_factory=lambda: array("q"))
     last: int = 0
     runtime_ns: int | None = None
+
+    def __len__(self) -> int:
+        """Return how many evaluations there were."""
+        return len(self.after)
 
 
 @dataclass
@@ -132,9 +146,10 @@ def read(path: Path) -> State:
     # What a trainer does after train() ends, such as a last evaluation, belongs to the training that ended.
     if len(state.sessions) > 1 and state.sessions[-1].last <= state.sessions[-2].last:
         late = state.sessions.pop()
-        state.sessions[-1].evaluations += late.evaluations
-        if late.evaluations and (runtime := state.sessions[-1].runtime_ns) is not None:
-            state.sessions[-1].runtime_ns = runtime + sum(ns for _, ns in late.evaluations)
+        state.sessions[-1].after += late.after
+        state.sessions[-1].took += late.took
+        if len(late) and (runtime := state.sessions[-1].runtime_ns) is not None:
+            state.sessions[-1].runtime_ns = runtime + sum(late.took)
     logged = state.sessions[-1].last
     if 0 < state.steps < logged:
         bad.add("beyond its global_step, and counts", logged)
@@ -182,7 +197,8 @@ def _take_entry(state: State, number: int, entry: dict[str, Any], bad: Complaint
             session.runtime_ns = length
             state.sessions.append(Session(last=session.last))
         else:
-            session.evaluations.append((step, length))
+            session.after.append(step)
+            session.took.append(length)
 
 
 def _step(value: object) -> int | None:
@@ -204,7 +220,7 @@ def _run(name: str, path: str, state: State, devices: int | None) -> Run:
     if devices is None:
         warnings.append("the number of devices is not in a trainer state and 1 is counted; give it with --devices")
     sessions = state.sessions
-    within = [sum(ns for _, ns in session.evaluations) for session in sessions]
+    within = [sum(session.took) for session in sessions]
     unknown = {}
     if any(session.runtime_ns is None for session in sessions):
         unknown["R"] = _NO_TIMES
@@ -235,24 +251,27 @@ def _run(name: str, path: str, state: State, devices: int | None) -> Run:
 def _process(opened: Open, session: Session, first: int, stepping_ns: int) -> Process:
     """Return a session whose steps take so long in all, laid end to end with its evaluations [ns]."""
     n_steps = max(0, session.last - first)
-    evaluations = sorted(session.evaluations, key=lambda one: one[0])
-    after = np.array([step for step, _ in evaluations], np.int64)
-    spent = np.concatenate([[0], np.cumsum([ns for _, ns in evaluations], dtype=np.int64)]).astype(np.int64)
+    after, took = np.array(session.after, np.int64), np.array(session.took, np.int64)
+    order = np.argsort(after, kind="stable")
+    after = after[order]
+    spent = np.concatenate([[0], np.cumsum(took[order])])
     each, more = divmod(stepping_ns, n_steps or 1)
 
-    def stepped(done: Any) -> Any:
+    def stepped(done: NDArray[np.int64]) -> NDArray[np.int64]:
         return opened.mono_ns + each * done + np.minimum(done, more)
 
-    done = np.arange(n_steps + 1, dtype=np.int64)
-    step = done[1:] + first
-    moved = spent[np.searchsorted(after, step, "left")]
-    events: list[AnyEvent] = []
-    for place, (at, ns) in enumerate(evaluations):
-        start = int(stepped(min(max(at - first, 0), n_steps))) + int(spent[place])
-        events.append(Span(category="evaluation", start=start, end=start + ns))
-    end = int(stepped(n_steps)) + int(spent[-1])
-    events.append(Close(at=end, reason="released"))
-    return Process(opened, tuple(events), Rows(step, stepped(done[:-1]) + moved, stepped(done[1:]) + moved))
+    start, end = np.empty(n_steps, np.int64), np.empty(n_steps, np.int64)
+    for low in range(0, n_steps, _AT_ONCE):
+        part = slice(low, low + _AT_ONCE)
+        done = np.arange(low, min(part.stop, n_steps), dtype=np.int64)
+        moved = spent[np.searchsorted(after, done + first + 1, "left")]
+        start[part] = stepped(done) + moved
+        end[part] = stepped(done + 1) + moved
+    begun = stepped(np.clip(after - first, 0, n_steps)) + spent[:-1]
+    spans = zip(begun.tolist(), took[order].tolist(), strict=True)
+    events: list[AnyEvent] = [Span(category="evaluation", start=at, end=at + ns) for at, ns in spans]
+    events.append(Close(at=opened.mono_ns + stepping_ns * bool(n_steps) + int(spent[-1]), reason="released"))
+    return Process(opened, tuple(events), Rows(np.arange(first + 1, first + n_steps + 1, dtype=np.int64), start, end))
 
 
 class _Document:
@@ -293,6 +312,9 @@ class _Document:
         self._expect("[")
         while self._peek() != "]":
             yield self._value()
+            while found := _COMMA.match(self._text, self._at):
+                self._at = found.end()
+                yield self._decoded()
             if self._peek() != "]":
                 self._expect(",")
         self._expect("]")
@@ -316,10 +338,10 @@ class _Document:
     def _peek(self) -> str:
         """Return the next character that is no blank; nothing at the end."""
         while True:
-            while self._at < len(self._text):
-                if not self._text[self._at].isspace():
-                    return self._text[self._at]
-                self._at += 1
+            if found := _SOME.search(self._text, self._at):
+                self._at = found.start()
+                return found[0]
+            self._at = len(self._text)
             if self._ended:
                 return ""
             self._more()
@@ -331,6 +353,10 @@ class _Document:
 
     def _value(self) -> Any:
         self._peek()
+        return self._decoded()
+
+    def _decoded(self) -> Any:
+        """Return the value that begins here."""
         while True:
             try:
                 value, end = self._json.raw_decode(self._text, self._at)
