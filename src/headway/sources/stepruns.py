@@ -184,7 +184,8 @@ class _Building:
         np.maximum(counts, 1, out=counts)
         if given.any():
             counts = np.where(given, lines.count, counts)
-        return counts if len(counts) and int(counts.max()) > 1 else np.broadcast_to(np.int64(1), len(counts))
+        is_same = len(counts) > 0 and int(counts.min()) == int(counts.max())
+        return np.broadcast_to(counts[0].copy(), len(counts)) if is_same else counts
 
     def _first_count(self, step: int, attempt: _Attempt, usual: int) -> int:
         begun = [mark.step for mark in attempt.marks if mark.kind == "restored" and mark.step < step]
