@@ -316,7 +316,9 @@ def nodes(text: str) -> list[str]:
         found = [""]
         for piece in _PIECES.findall(item):
             found = [name + part for name in found for part in _numbers(piece)]
-            if len(found) > MOST_NODES or max(map(len, found), default=0) > _LONGEST_NAME:
+            if max(map(len, found), default=0) > _LONGEST_NAME:
+                raise ValueError(f"{text[:40]} is longer than the name of any node")
+            if len(found) > MOST_NODES:
                 raise ValueError(f"{text[:40]} are more nodes than any machine has")
         names += found
         if len(names) > MOST_NODES:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from headway.clock import NS_PER_S
-from headway.ledger.jobs import Job, Jobs
+from headway.ledger.jobs import Jobs
+from headway.sources import slurm_attempts
 from headway.sources import slurm_fields as fields
 from headway.sources.slurm_table import Row
 from headway.sources.text import clean
@@ -241,16 +240,10 @@ class Attempts:
 
     def _once(self) -> None:
         """Leave each attempt once, and forget the steps of jobs that have a record of their own."""
-        left = np.zeros(len(self.kept), bool)
-        moved: dict[int, int] = {}
-        for places in self.kept.several():
-            attempts = self._attempts(places)
-            left[places[len(attempts) :]] = True
-            moved.update(zip(places, attempts, strict=False))
-        if left.any():
-            order = np.arange(len(left))
-            order[list(moved)] = list(moved.values())
-            self.kept = self.kept.take(order[~left])
+        left, n_repeated = slurm_attempts.once(self.kept)
+        if n_repeated:
+            self.kept = self.kept.take(left)
+            self.counts["repeated"] += n_repeated
         if self._steps:
             steps: dict[str, list[str]] = {}
             for key in self._steps:
@@ -258,20 +251,6 @@ class Attempts:
             for ident in self.kept.ids:
                 for key in steps.pop(ident.rpartition("/")[2].removesuffix("+0"), ()):
                     del self._steps[key]
-
-    def _attempts(self, places: list[int]) -> list[int]:
-        """Return of the records of one job those that tell each attempt best."""
-        attempts: list[tuple[int, Job]] = []
-        for place in places:
-            new = (place, self.kept[place])
-            for index, old in enumerate(attempts):
-                if _same(new[1], old[1]):
-                    self.counts["repeated"] += 1
-                    attempts[index] = max(new, old, key=lambda one: _told(one[1]))
-                    break
-            else:
-                attempts.append(new)
-        return [place for place, _ in attempts]
 
     def warnings(self) -> Iterator[str]:
         """Yield what the jobs cannot say."""
@@ -330,17 +309,3 @@ def _never_allocated(row: Row) -> bool:
     """Return whether a job of no length is one that left the queue without having run."""
     told = [row[name] for name in ("alloc_tres", "node_list") if name in row]
     return bool(told) and all(fields.nothing(text) for text in told)
-
-
-def _same(one: Job, other: Job) -> bool:
-    """Return whether two records are of one attempt, or one of the queue and one of when it ran."""
-    if one.start_ns == other.start_ns:
-        return one.start_ns is not None or one.submit_ns == other.submit_ns
-    if None in {one.start_ns, other.start_ns}:
-        return None in {one.submit_ns, other.submit_ns} or one.submit_ns == other.submit_ns
-    return False
-
-
-def _told(job: Job) -> tuple[bool, bool, int, str, int]:
-    """Return how much a record tells: that of a job that ran before that of the queue, its end before none."""
-    return (job.start_ns is not None, job.end_ns is not None, job.end_ns or 0, job.state, job.milli)

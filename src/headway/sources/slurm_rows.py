@@ -116,37 +116,52 @@ class _Reader:
         """
         at, n_ended = 0, len(lines) - (not ends)
         while at < len(lines):
-            if self.header.delimiter and not self.begun:
-                at, places, cells = self._plain(lines, at, n_ended, odd)
-                if places:
-                    yield Records(self.header, [number + place for place in places], cells)
-            if at == len(lines):
-                return
-            self._note(number + at, lines[at], at < n_ended)
-            if len(lines[at]) < files.MAX_LINE:
-                for place, found in self.take(number + at, lines[at]):
-                    self._job = None
-                    yield Records(self.header, [place], [found])
-            at += 1
+            at, places, cells = self._plain(lines, at, n_ended, odd)
+            if places:
+                yield Records(self.header, [number + place for place in places], cells)
+            if at < len(lines):
+                self._note(number + at, lines[at], at < n_ended)
+                yield from self._single(number + at, lines[at])
+                at += 1
+
+    def _single(self, number: int, line: bytes) -> Iterator[Records]:
+        """Yield the record that ends with a line about which something is odd, where one does."""
+        if len(line) >= files.MAX_LINE:
+            return
+        at, _, cells = self._plain([line], 0, 1, odd=False)
+        if cells:
+            yield Records(self.header, [number], cells)
+        elif not at:
+            for place, found in self.take(number, line):
+                yield Records(self.header, [place], [found])
 
     def _plain(self, lines: list[bytes], first: int, end: int, odd: bool) -> tuple[int, list[int], list[list[bytes]]]:
         """Return where lines end that are each a whole record, their places, and their cells."""
+        if self.begun or not self.header.delimiter:
+            return first, [], []
         sign, n_signs, job_at = self.header.delimiter, self.header.n_delimiters, self.header.job_at
         places: list[int] = []
         cells: list[list[bytes]] = []
+        step = None if self._job is None or job_at else self._job + b"."
         for at in range(first, end):
             line = lines[at]
-            if line.count(sign) != n_signs or (line[:1] in _BESIDE and _beside(line)) or (odd and not _is_text(line)):
+            if (line[:1] in _BESIDE and _beside(line)) or (odd and not _is_text(line)):
                 return at, places, cells
-            job = line.split(sign, job_at + 1)[job_at] if job_at >= 0 else b""
+            if step and line.startswith(step) and line.count(sign) == n_signs:
+                continue
+            found = line.split(sign)
+            if len(found) != n_signs + 1:
+                return at, places, cells
+            job = found[job_at] if job_at >= 0 else b""
             if b"." in job:
                 if job.partition(b".")[0] == self._job:
                     continue
-                self._job = None
+                self._job = step = None
             else:
                 self._job = job
+                step = None if job_at else job + b"."
             places.append(at)
-            cells.append(line.split(sign))
+            cells.append(found)
         return end, places, cells
 
     def _note(self, number: int, line: bytes, ended: bool) -> None:
@@ -156,7 +171,7 @@ class _Reader:
             return
         if not line.isascii():
             try:
-                line.decode()
+                (line + b"\n" * ended).decode()
             except UnicodeDecodeError as error:
                 self._complaints.add("not all UTF-8, read with a mark in its place", number, error.reason)
         if not ended:

@@ -1,0 +1,114 @@
+"""Which records of a job tell of one attempt, and which of them tells it best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headway.ledger.jobs import UNTOLD, Job, Jobs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+_AT_ONCE: Final = 1 << 13
+_MANY: Final = 64
+"""Where a job has more records, those that were submitted at different moments are not held against each other."""
+
+
+def once(jobs: Jobs) -> tuple[Ints, int]:
+    """Return the places of the records that tell each attempt best, and how many others there are.
+
+    Two records are of one attempt where they have one start, or where one is of when it waited, and both were
+    submitted at once. That of a job that ran counts before that of the queue, its end before none; of two that
+    tell as much the later one.
+
+    Example:
+        >>> waiting = Job(id="7", milli=1000, state="pending", submit_ns=1)
+        >>> ran = Job(id="7", milli=1000, state="completed", submit_ns=1, start_ns=5, end_ns=9)
+        >>> again = Job(id="7", milli=1000, state="completed", submit_ns=6, start_ns=8, end_ns=9)
+        >>> places, n_others = once(Jobs.of([waiting, ran, ran, again]))
+        >>> places.tolist(), n_others
+        ([2, 3], 2)
+    """
+    order = np.arange(len(jobs))
+    left = np.ones(len(jobs), bool)
+    groups = jobs.several()
+    while part := list(islice(groups, _AT_ONCE)):
+        for places, best in zip(part, _best(jobs, part), strict=True):
+            order[places[: len(best)]] = best
+            left[places[len(best) :]] = False
+    return order[left], int((~left).sum())
+
+
+def _best(jobs: Jobs, groups: list[list[int]]) -> Iterable[list[int]]:
+    """Return of the records of each job those that tell its attempts best, in the order of the attempts."""
+    places = np.fromiter(chain.from_iterable(groups), np.int64)
+    sizes = np.fromiter(map(len, groups), np.int64, len(groups))
+    begins = np.cumsum(sizes) - sizes
+    submit, start, end, milli, state = (
+        jobs.column(name)[places] for name in ("submit_ns", "start_ns", "end_ns", "milli", "state")
+    )
+    latest = np.maximum.reduceat(start, begins)
+    earliest = np.minimum.reduceat(np.where(start == UNTOLD, np.repeat(latest, sizes), start), begins)
+    together = np.minimum.reduceat(submit, begins) == np.maximum.reduceat(submit, begins)
+    together |= np.logical_and.reduceat(start != UNTOLD, begins)
+    single = (earliest == latest) & together
+    named, at = np.unique(state, return_inverse=True)
+    ranks = np.argsort(np.argsort([jobs.words[place] for place in named.tolist()]))[at]
+    keys = (milli, ranks, np.where(end == UNTOLD, 0, end), end != UNTOLD, start != UNTOLD)
+    told = np.lexsort((*keys, np.repeat(np.arange(len(groups)), sizes)))
+    bests = places[told[begins + sizes - 1]].tolist()
+    for group, is_single, best in zip(groups, single.tolist(), bests, strict=True):
+        yield [best] if is_single else _attempts(jobs, group)
+
+
+def _attempts(jobs: Jobs, places: list[int]) -> list[int]:
+    if all(jobs.start_ns[place] != UNTOLD for place in places):
+        return _by_start(jobs, places)
+    if len(places) > _MANY:
+        by_submit: dict[int, list[int]] = {}
+        for place in places:
+            by_submit.setdefault(jobs.submit_ns[place], []).append(place)
+        return [best for some in by_submit.values() for best in _by_start(jobs, some)]
+    attempts: list[tuple[int, Job]] = []
+    for place in places:
+        new = (place, jobs[place])
+        for index, old in enumerate(attempts):
+            if _same(new[1], old[1]):
+                attempts[index] = max(new, old, key=lambda one: _told(one[1]))
+                break
+        else:
+            attempts.append(new)
+    return [place for place, _ in attempts]
+
+
+def _by_start(jobs: Jobs, places: list[int]) -> list[int]:
+    """Return the same of records that were submitted at once, or have all a start."""
+    attempts: dict[int, int] = {}
+    for place in places:
+        start = jobs.start_ns[place]
+        waited = attempts.pop(UNTOLD, None)
+        if start == UNTOLD and waited is None and attempts:
+            start = next(iter(attempts))
+        old = attempts.get(start) if waited is None else waited
+        attempts[start] = place if old is None else max(place, old, key=lambda one: _told(jobs[one]))
+    return [*attempts.values()]
+
+
+def _same(one: Job, other: Job) -> bool:
+    """Return whether two records are of one attempt, or one of the queue and one of when it ran."""
+    if one.start_ns == other.start_ns:
+        return one.start_ns is not None or one.submit_ns == other.submit_ns
+    if None in {one.start_ns, other.start_ns}:
+        return None in {one.submit_ns, other.submit_ns} or one.submit_ns == other.submit_ns
+    return False
+
+
+def _told(job: Job) -> tuple[bool, bool, int, str, int]:
+    """Return how much a record tells: that of a job that ran before that of the queue, its end before none."""
+    return (job.start_ns is not None, job.end_ns is not None, job.end_ns or 0, job.state, job.milli)
