@@ -6,13 +6,15 @@ import codecs
 import re
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.sources import megatron
-from headway.sources.steplines import Bare, StepLines, bare, ending, holds, seconds_ns
+from headway.sources.moment import MOMENT, moment
+from headway.sources.stepcolumns import UNKNOWN
+from headway.sources.steplines import LONGEST, Bare, StepLines, bare, ending, holds
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
@@ -33,6 +35,13 @@ _SPEED: Final = r", (?:RunningAvg)?SamplesPerSec=([^\s,]{1,40})(?:, CurrSamplesP
 _TIMER: Final = re.compile(rf"global_step=(\d{{1,18}}){_SPEED}")
 _OLD_TIMER: Final = re.compile(rf"\b\d{{1,18}}/(\d{{1,18}}){_SPEED}")
 _STEP: Final = re.compile(r"\bstep=(\d{1,18}), skipped=(\d{1,18})")
+_PLAIN: Final = re.compile(
+    rb"\[(%(moment)s)\] \[INFO\] \[(?:"
+    rb"timer\.py:\d{1,6}:stop\] (?:epoch=\d{1,9}/micro_step=\d{1,18}/global_step=|\d{1,18}/)(\d{1,18}), "
+    rb"(?:RunningAvg)?SamplesPerSec=([\d.]{1,40})(?:, CurrSamplesPerSec=([\d.]{1,40}))?(?=, MemAllocated|[\r\n])|"
+    rb"logging\.py:\d{1,6}:log_dist\] \[Rank 0\] step=(\d{1,18}), skipped=(\d{1,18}), lr=)" % {b"moment": MOMENT}
+)
+"""The commonest lines by far, of which `_timer` and `_scheduled` would say the same."""
 _WORLD: Final = re.compile(r"\b(?:dist_world_size=|world_size=|world_size \.{3,} *|world size: *)(\d{1,7})\b")
 _BATCH: Final = re.compile(r"\btrain_batch_size(?: \.{3,} *|['\"]?[:=] *)(\d{1,9})\b")
 _PER_DEVICE: Final = re.compile(r"--per_device_train_batch_size[ =](\d{1,9})")
@@ -52,6 +61,7 @@ _WARMUP: Final = 2
 """So many steps the timer leaves out of its mean."""
 _NEAR_NS: Final = 60 * NS_PER_S
 """The lines of the schedule and of the timer that tell of one step are not further apart."""
+_AT_ONCE: Final = 1 << 16
 _PROCESSES: Final = 1 << 16
 """So many processes that exit are told apart at most."""
 
@@ -62,9 +72,9 @@ class Log:
 
     Attributes:
         steps: Its marks, and its step lines once they are told.
-        timed: Whether its step lines are those of the timer, or without any those of the schedule.
-        rate: By line of the timer, samples per second of its last step; 0 where it does not say, ``(n,)``.
-        mean: By line of the timer, samples per second of all its steps so far but the first two; 0 as for ``rate``.
+        told: Of each step line its number, step, time [ns since the Unix epoch] and rank, and 1 if it is the timer's.
+        rates: Of each, samples per second of its last step, and of all its steps so far but the first two; 0 where
+            it does not say.
         devices: The world size; None where it does not say.
         batch: Samples a step, as the configuration says; None where it does not.
         per_device, accumulated: Samples of a device and how often a step adds up, as the command says.
@@ -73,13 +83,8 @@ class Log:
     """
 
     steps: StepLines
-    number: array[int] = field(default_factory=lambda: array("q"))
-    step: array[int] = field(default_factory=lambda: array("q"))
-    at: array[int] = field(default_factory=lambda: array("q"))
-    rank: array[int] = field(default_factory=lambda: array("q"))
-    timed: array[int] = field(default_factory=lambda: array("b"))
-    rate: array[float] = field(default_factory=lambda: array("d"))
-    mean: array[float] = field(default_factory=lambda: array("d"))
+    told: array[int] = field(default_factory=lambda: array("q"))
+    rates: array[float] = field(default_factory=lambda: array("d"))
     devices: int | None = None
     batch: int | None = None
     per_device: int | None = None
@@ -128,7 +133,8 @@ def read(path: Path) -> Log:
     for number, raw in log.steps.lines():
         line = raw.removeprefix(codecs.BOM_UTF8)
         bounds.see(log, line, number)
-        _line(log, line, number)
+        if not _plain(log, line, number):
+            _line(log, line, number)
     log.steps.stamp(bounds.high.decode("latin-1"), number)
     return log
 
@@ -142,13 +148,36 @@ class _Bounds:
 
     def see(self, log: Log, line: bytes, number: int) -> None:
         """Look at a line."""
-        if line.startswith(b"[2") and line[24:25] == b"]":
-            self.high = max(self.high, line[:25])
-            if line[:25] < self.low:
-                self.low = line[:25]
-                log.steps.stamp(self.low.decode("latin-1"), number)
-        elif not log.number and b"[INFO]" in line:
+        if line[24:25] == b"]" and line.startswith(b"[2"):
+            time = line[:25]
+            self.high = max(self.high, time)
+            if time < self.low:
+                self.low = time
+                log.steps.stamp(time.decode("latin-1"), number)
+        elif not log.told and b"[INFO]" in line:
             log.steps.stamp(bare(line).text, number)
+
+
+def _plain(log: Log, line: bytes, number: int) -> bool:
+    """Read a line that is `_PLAIN`; return whether it is."""
+    found = _PLAIN.match(line)
+    if found is None or line.find(_TIMER_MARK, found.end()) >= 0:
+        return False
+    when, step, mean, last, scheduled, skipped = found.groups()
+    try:
+        at_ns = moment(when)
+    except ValueError:
+        return False
+    log.steps.n_local += 1
+    log.steps.seen(at_ns)
+    if step is None:
+        log.skipped = max(log.skipped, int(skipped))
+        log.told.extend((number, int(scheduled), at_ns, -1, 0))
+        log.rates.extend((0.0, 0.0))
+    else:
+        log.told.extend((number, int(step), at_ns, -1, 1))
+        log.rates.extend(_rates(log, mean, last, number))
+    return True
 
 
 def _line(log: Log, line: bytes, number: int) -> None:
@@ -174,14 +203,18 @@ def _timer(log: Log, line: bytes, number: int) -> None:
     if found is None:
         log.steps.bad.add("no step, left out", number, "it is torn")
         return
-    rate = _rate(found[3] or found[2])
+    _add(log, said, number, int(found[1]), _rates(log, found[2], found[3], number))
+
+
+def _rates(log: Log, mean: str | bytes, last: str | bytes | None, number: int) -> tuple[float, float]:
+    """Return the rates of a line of the timer, 0 for one that does not count."""
+    rate = _rate(last or mean)
     if rate == 0:
         log.steps.bad.add("a step of no sensible speed, which is passed over", number)
-    precise = found[3] is not None and len(found[2]) >= _PRECISE
-    _add(log, said, number, int(found[1]), (rate, _rate(found[2]) if precise else 0.0))
+    return rate, _rate(mean) if last is not None and len(mean) >= _PRECISE else 0.0
 
 
-def _rate(text: str) -> float:
+def _rate(text: str | bytes) -> float:
     try:
         rate = float(text)
     except ValueError:
@@ -203,14 +236,8 @@ def _add(log: Log, said: Bare, number: int, step: int, rates: tuple[float, float
     if (at_ns := log.steps.stamp(said.text, number)) is None:
         log.steps.bad.add("no step, left out", number, "it has no time")
         return
-    log.number.append(number)
-    log.step.append(step)
-    log.at.append(at_ns)
-    log.rank.append(said.rank)
-    last, mean = rates or (0.0, 0.0)
-    log.rate.append(last)
-    log.mean.append(mean)
-    log.timed.append(rates is not None)
+    log.told.extend((number, step, at_ns, said.rank, rates is not None))
+    log.rates.extend(rates or (0.0, 0.0))
 
 
 def _says(line: bytes) -> bool:
@@ -267,49 +294,73 @@ def tell(log: Log, devices: int | None = None) -> None:
         log.devices = len(log.exited)
         log.steps.warnings.append(f"{log.devices} devices: so many processes exited, one a device")
     batch = batch_of(log, devices)
-    with_timer = any(log.timed)
+    number, step, at, rank, timed = np.frombuffer(log.told, np.int64).reshape(-1, 5).T
+    with_timer = bool(timed.any())
     if with_timer and batch is None:
         log.steps.warnings.append(
             "how many samples a step has is not in the log: its steps reach from line to line, what lies between them "
             "included"
         )
-    timed = np.frombuffer(log.timed, np.int8) == 1
     chosen = np.flatnonzero(timed == with_timer)
-    chosen = chosen[np.argsort(np.frombuffer(log.at, np.int64)[chosen], kind="stable")]
-    steps = np.frombuffer(log.step, np.int64)[chosen]
-    if with_timer:
-        steps = steps + _ahead(log, chosen, np.flatnonzero(~timed))
-    before: int | None = None
-    for index, step in zip(chosen.tolist(), steps.tolist(), strict=True):
-        took_ns = _took_ns(log, batch, before, index) if batch else None
-        log.steps.step(step, line=log.number[index], at_ns=log.at[index], took_ns=took_ns, rank=log.rank[index])
-        before = index
+    chosen = chosen[np.argsort(at[chosen], kind="stable")]
+    ahead = _ahead(step, at, chosen, np.flatnonzero(timed == 0)) if with_timer else np.zeros(len(chosen), np.int64)
+    rate, mean = np.frombuffer(log.rates, np.float64).reshape(-1, 2).T
+    for low in range(0, len(chosen), _AT_ONCE):
+        some = chosen[max(low - 1, 0) : low + _AT_ONCE]  # with the line before them
+        took = _took(_Lines(step[some], at[some], rate[some], mean[some]), batch)
+        new = some[1:] if low else some
+        moved = step[new] + ahead[low : low + _AT_ONCE]
+        log.steps.steps(moved, line=number[new], at=at[new], took=took[-len(new) :], rank=rank[new])
 
 
-def _took_ns(log: Log, batch: int, before: int | None, index: int) -> int | None:
-    """Return how long a step took on the mean since the line before, else the last one [ns]; None if nobody says."""
-    took = batch / log.rate[index] if log.rate[index] else 0.0
-    if before is not None and _WARMUP < log.step[before] < log.step[index] and log.mean[before] and log.mean[index]:
-        passed = batch * (
-            (log.step[index] - _WARMUP) / log.mean[index] - (log.step[before] - _WARMUP) / log.mean[before]
-        )
-        if 0 < passed <= (log.at[index] - log.at[before]) / NS_PER_S:
-            took = passed / (log.step[index] - log.step[before])
-    return seconds_ns(took) if took else None
+class _Lines(NamedTuple):
+    """Lines of the timer in their order: step, time [ns since the Unix epoch] and rates as of a `Log`, ``(n,)``."""
+
+    step: NDArray[np.int64]
+    at: NDArray[np.int64]
+    rate: NDArray[np.float64]
+    mean: NDArray[np.float64]
 
 
-def _ahead(log: Log, timer: NDArray[np.intp], schedule: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Return by how much the schedule is ahead of the timer, which counts from 0 again after a restart."""
+def _took(lines: _Lines, batch: int | None) -> NDArray[np.int64]:
+    """Return how long a step took on the mean since the line before, else the last one [ns].
+
+    `UNKNOWN` where nobody says; of the first there is no line before, ``(n,)``.
+    """
+    if not batch:
+        return np.full(len(lines.step), UNKNOWN)
+    step, at, rate, mean = lines
+    with np.errstate(all="ignore"):
+        took = np.where(rate > 0, float(batch) / rate, 0.0)
+        since = (step - _WARMUP) / mean  # where it does not say it is not taken
+        passed = float(batch) * np.diff(since)
+        counts = (step[:-1] > _WARMUP) & (np.diff(step) > 0) & (mean[:-1] > 0) & (mean[1:] > 0)
+        counts &= (passed > 0) & (passed <= np.diff(at) / NS_PER_S)
+        took[1:] = np.where(counts, passed / np.diff(step), took[1:])
+        known = (took > 0) & (took <= LONGEST / NS_PER_S)
+        return np.where(known, np.rint(took * NS_PER_S), UNKNOWN).astype(np.int64)
+
+
+def _ahead(
+    step: NDArray[np.int64], at: NDArray[np.int64], timer: NDArray[np.intp], schedule: NDArray[np.intp]
+) -> NDArray[np.int64]:
+    """Return by how much the schedule is ahead of the timer, which counts from 0 again after a restart.
+
+    Args:
+        step: The steps of all lines.
+        at: Their times.
+        timer: Which are of the timer, in the order of time.
+        schedule: Which are of the schedule.
+    """
     ahead = np.zeros(len(timer), np.int64)
-    every_at, every_step = np.frombuffer(log.at, np.int64), np.frombuffer(log.step, np.int64)
     if not len(schedule):
         return ahead
-    schedule = schedule[np.argsort(every_at[schedule], kind="stable")]
-    at, known_at = every_at[timer], every_at[schedule]
-    nearest = np.searchsorted(known_at, at, "right") - 1
-    previous = np.concatenate([[-1], at[:-1]])
-    same = (nearest >= 0) & (known_at[nearest] > previous) & (at - known_at[nearest] < _NEAR_NS)
-    ahead[same] = every_step[schedule][nearest[same]] - every_step[timer][same]
+    schedule = schedule[np.argsort(at[schedule], kind="stable")]
+    known_at = at[schedule]
+    nearest = np.searchsorted(known_at, at[timer], "right") - 1
+    previous = np.concatenate([[-1], at[timer][:-1]])
+    same = (nearest >= 0) & (known_at[nearest] > previous) & (at[timer] - known_at[nearest] < _NEAR_NS)
+    ahead[same] = step[schedule][nearest[same]] - step[timer][same]
     ahead[ahead < 0] = 0
     return ahead
 

@@ -106,15 +106,16 @@ def test_nemo_of_a_gpt3():
 def test_deepspeed_chat():
     path = real("logs", "deepspeed_chat_step1.log")
     log = deepspeed.read(path)
-    timed = np.array(log.timed, bool)
-    at, step = np.array(log.at)[timed] / 1e9, np.array(log.step)[timed]
+    told = np.array(log.told).reshape(-1, 5)
+    timed = told[:, 4] == 1
+    step, at = told[timed, 1], told[timed, 2] / 1e9
     assert len(step) == 736
     assert at[-1] - at[0] == pytest.approx(5605.973, abs=1e-3)
     assert step[-1] - step[0] == 7350
     deepspeed.tell(log)
     assert deepspeed.batch_of(log) == 128
     assert 7350 * 128 / (at[-1] - at[0]) == pytest.approx(167.821, abs=5e-4)
-    median = np.median(np.array(log.rate)[timed])
+    median = np.median(np.array(log.rates).reshape(-1, 2)[timed, 0])
     assert median == pytest.approx(171.632, abs=5e-4)
     assert 7350 * 128 / median / (at[-1] - at[0]) == pytest.approx(0.9778, abs=5e-5)
     run = load(DEEPSPEED, path)
