@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from headway.sources.moment import MOMENT, moment
 from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
@@ -19,6 +20,12 @@ MARK: Final = b"elapsed time per iteration ("
 _LINE: Final = re.compile(rb"iteration +\d+ */ *\d+ *\|[^\r\n]{0,400}?elapsed time per iteration \(m?s\): *[\d.]+")
 _ELAPSED: Final = re.compile(r"elapsed time per iteration \((m?s)\): *([^\s|/]{1,40})")
 _ITERATION: Final = re.compile(r"iteration +(\d{1,20}) */ *\d{1,20} *\|(?:.*\bconsumed samples: *(\d{1,18}))?")
+_PLAIN: Final = re.compile(
+    rb"(?:\[default(\d{1,7})\]:|(\d{1,7}):(?= ))? {0,2}(?:\[(%(moment)s)\] )?"
+    rb"iteration {1,18}(\d{1,18})/ {0,18}\d{1,18} \|(?: consumed samples: {1,18}(\d{1,18}) \|)?(?: consumed tokens: {1,18}\d{1,18} \|)?"
+    rb" elapsed time per iteration \(ms\): (\d{1,9}\.\d{1,6}) \|" % {b"moment": MOMENT}
+)
+"""How the commonest lines by far begin, of which `_iterations` would say the same."""
 _REACH: Final = 600
 """So far before its elapsed time an iteration is named, and so far behind it what was skipped [characters]."""
 _LOOKED_AT: Final = 1 << 13
@@ -106,7 +113,8 @@ def read(path: Path) -> Log:
     log = Log(StepLines(Megatron.name, path))
     for number, line in log.steps.lines():
         if MARK in line:
-            _iterations(log, line, number)
+            if not _plain(log, line, number):
+                _iterations(log, line, number)
         elif b", skipped=" in line:
             _scheduled(log, line, number)
         elif _says(line):
@@ -115,6 +123,32 @@ def read(path: Path) -> Log:
             log.steps.close(reason, line=number)
     _flush(log)
     return log
+
+
+def _plain(log: Log, line: bytes, number: int) -> bool:
+    """Read a line that begins as `_PLAIN` and goes on as plainly; return whether it does."""
+    found = _PLAIN.match(line)
+    if found is None or b"\x1b" in line or not line.isascii() or line.find(MARK, found.end()) >= 0:
+        return False
+    ranked, counted, when, step, samples, elapsed = found.groups()
+    took_ns = seconds_ns(float(elapsed), 1e-3)
+    if took_ns is None:
+        return False
+    iteration = int(step)
+    at_ns = log.scheduled[1] if log.scheduled and log.scheduled[0] == iteration else None
+    if when is not None:
+        try:
+            at_ns = moment(when)
+        except ValueError:
+            return False
+        log.steps.n_local += 1
+        log.steps.seen(at_ns)
+    if log.pending:
+        _flush(log)
+    rank = int(ranked or counted or -1)
+    if log.steps.step(iteration, line=number, at_ns=at_ns, took_ns=took_ns, rank=rank):
+        _iterated(log, samples, line[found.end() : found.end() + _REACH].decode("ascii"))
+    return True
 
 
 def _iterations(log: Log, line: bytes, number: int) -> None:
@@ -140,7 +174,7 @@ def _iterations(log: Log, line: bytes, number: int) -> None:
         log.steps.bad.add("no step, left out", number, "it is torn")
 
 
-def _iterated(log: Log, samples: str | None, behind: str) -> None:
+def _iterated(log: Log, samples: str | bytes | None, behind: str) -> None:
     """Note what else the line of an iteration says."""
     log.started = None
     if samples:
