@@ -19,11 +19,11 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Restored, Span, span_category
 from headway.ledger.history import Process, Rows, Run
-from headway.ledger.pieces import Pieces, owned
+from headway.ledger.pieces import owned
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
-from headway.sources.intervals import clip, pair
+from headway.sources.intervals import clip, once, pair
 from headway.sources.text import Complaints, clean
 
 if TYPE_CHECKING:
@@ -275,9 +275,9 @@ class _Job:
         """Return the run of this job."""
         if devices is None:
             warnings = [*warnings, "the number of devices is not in the log and 1 is counted; give it with --devices"]
-        all_times = {name: _once(times) for name, times in self.moments.items()}
-        customs = {kind: (_once(starts), _once(ends)) for kind, (starts, ends) in self.customs.items()}
-        number, at = (np.frombuffer(column, np.int64) for column in self.steps)
+        all_times = {name: once(_column(times)) for name, times in self.moments.items()}
+        customs = {kind: (once(_column(starts)), once(_column(ends))) for kind, (starts, ends) in self.customs.items()}
+        number, at = map(_column, self.steps)
         if not np.all(at[1:] > at[:-1]):
             order = np.lexsort((number, at))
             number, at = number[order], at[order]
@@ -305,10 +305,8 @@ class _Job:
         return Run(name, GoogleGoodput.name, tuple(processes), clean(str(path), 4096), tuple(warnings))
 
 
-def _once(times: array[int]) -> Ints:
-    """Return times in their order, each once."""
-    column = np.frombuffer(times, np.int64)
-    return column if np.all(column[1:] > column[:-1]) else np.unique(column)
+def _column(times: array[int]) -> Ints:
+    return np.frombuffer(times, np.int64)
 
 
 def _within(times: Ints, begin: int, until: int) -> Ints:
@@ -449,7 +447,7 @@ def _shared(rows: Rows, loads: Ints, spans: list[Span]) -> Ints:
     """Return how long each row loaded data, less what spans own of that [ns]."""
     low, high = loads.T
     taken = np.array([(span.start, span.end) for span in spans], np.int64).reshape(-1, 2).T
-    pieces = _merged(owned(low.copy(), high.copy()).without(owned(taken[0].copy(), taken[1].copy())))
+    pieces = owned(low, high).without(owned(taken[0], taken[1]))
     total = np.append(0, np.cumsum(pieces.end - pieces.start))
 
     def before(times: Ints) -> Ints:
@@ -460,8 +458,3 @@ def _shared(rows: Rows, loads: Ints, spans: list[Span]) -> Ints:
         return total[np.maximum(place - 1, 0)] + inside
 
     return before(rows.end) - before(rows.start)
-
-
-def _merged(pieces: Pieces) -> Pieces:
-    order = np.argsort(pieces.start, kind="stable")
-    return Pieces(pieces.start[order], pieces.end[order], pieces.owner[order])

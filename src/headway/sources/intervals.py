@@ -30,6 +30,17 @@ class Paired:
     n_unmatched: int = 0
 
 
+def once(times: ArrayLike) -> Ints:
+    """Return times in their order, each once.
+
+    Example:
+        >>> once([20, 5, 20]).tolist()
+        [5, 20]
+    """
+    column = np.asarray(times, np.int64)
+    return column if np.all(column[1:] > column[:-1]) else np.unique(column)
+
+
 def pair(starts: ArrayLike, stops: ArrayLike, first: int | None = None) -> Paired:
     """Return the intervals between starts and stops.
 
@@ -47,7 +58,7 @@ def pair(starts: ArrayLike, stops: ArrayLike, first: int | None = None) -> Paire
         >>> pair([20], [20, 30], first=0).intervals.tolist()
         [[0, 20], [20, 30]]
     """
-    began, ended = np.unique(np.asarray(starts, np.int64)), np.unique(np.asarray(stops, np.int64))
+    began, ended = once(starts), once(stops)
     if len(began) == len(ended) and np.all(began < ended) and np.all(ended[:-1] <= began[1:]):
         return Paired(np.stack([began, ended], axis=1))  # one after the other, as they mostly are
     if first is not None and len(ended) and (not len(began) or ended[0] <= began[0]):
@@ -78,6 +89,8 @@ def clip(intervals: ArrayLike, begin: int, end: int) -> Ints:
         [[3, 5], [4, 20]]
     """
     every = np.asarray(intervals, np.int64).reshape(-1, 2)
+    if np.all(every[:, 0] >= begin) and np.all(every[:, 1] <= end) and np.all(every[:, 0] < every[:, 1]):
+        return every  # as they mostly are
     first, last = np.maximum(every[:, 0], begin), np.minimum(every[:, 1], end)
     some = first < last
     return np.stack([first[some], last[some]], axis=1)
