@@ -22,7 +22,8 @@ _ELAPSED: Final = re.compile(r"elapsed time per iteration \((m?s)\): *([^\s|/]{1
 _ITERATION: Final = re.compile(r"iteration +(\d{1,20}) */ *\d{1,20} *\|(?:.*\bconsumed samples: *(\d{1,18}))?")
 _PLAIN: Final = re.compile(
     rb"(?:\[default(\d{1,7})\]:|(\d{1,7}):(?= ))? {0,2}(?:\[(%(moment)s)\] )?"
-    rb"iteration {1,18}(\d{1,18})/ {0,18}\d{1,18} \|(?: consumed samples: {1,18}(\d{1,18}) \|)?(?: consumed tokens: {1,18}\d{1,18} \|)?"
+    rb"iteration {1,18}(\d{1,18})/ {0,18}\d{1,18} \|"
+    rb"(?: consumed samples: {1,18}(\d{1,18}) \|)?(?: consumed tokens: {1,18}\d{1,18} \|)?"
     rb" elapsed time per iteration \(ms\): (\d{1,9}\.\d{1,6}) \|" % {b"moment": MOMENT}
 )
 """How the commonest lines by far begin, of which `_iterations` would say the same."""
