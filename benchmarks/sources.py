@@ -42,7 +42,7 @@ print(json.dumps([found[0].source, used, time.process_time() - begin, full, full
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--mb", type=float, nargs="+", default=[10, 100], help="sizes [MB]")
+    options.add_argument("--mb", type=float, nargs="+", default=[10, 50], help="sizes [MB]")
     options.add_argument("--only", nargs="+", default=LOGS, choices=LOGS, metavar="LOG", help="of these sources")
     given = options.parse_args()
     print(f"{'log':<14}{'MB':>6}{'rows':>10}{'MB/s':>7}{'of a plain pass':>17}{'peak MiB':>10}{'bytes/row':>11}")

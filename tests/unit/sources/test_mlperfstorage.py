@@ -136,6 +136,12 @@ def test_a_zone_and_missing_times(tmp_path):
     assert any("no start" in warning for warning in run.warnings)
 
 
+def test_a_file_that_is_too_large_is_none(tmp_path):
+    path = write(tmp_path / "run", json.dumps(summary()) + " " * (16 << 20))
+    with pytest.raises(SourceError, match="larger than 16 MiB"):
+        MLPerfStorage().load(path, Asked())
+
+
 def test_damage(tmp_path):
     text = json.dumps(summary())
     run, _ = read(write(tmp_path / "a", "\ufeff" + text + "[[[", EPOCHS))
