@@ -33,6 +33,10 @@ _CUT_NAME: Final = (
     "one with a name that ends in + as where it is cut to the width of a column, so that names may fall together; "
     "write it again with -P (parsable)"
 )
+_SLICES: Final = (
+    "slices of devices (MIG) count as their share, in thousandths: one of N g as N/7 of a device, of an A30 as N/4; "
+    "where only gres/gpu=N is told, slices cannot be told from devices, and each counts as one"
+)
 _NAMES: Final = ("user", "account", "partition", "name", "cluster")
 _One = Callable[[int, str, Row], None]
 _CLOCKS: Final = frozenset({"start", "end", "elapsed", "elapsed_raw", "submit"})
@@ -116,6 +120,8 @@ class _Reading:
             )
         told = [*self.warnings, *self.jobs.warnings()] if jobs else [*self.warnings]
         told += self.nodes.warnings() if len(self.nodes) else ()
+        if self.jobs.sliced or self.nodes.sliced:
+            told.append(_SLICES)
         snapshot = SACCT not in self.kinds
         start, end, milli = (jobs.column(name) for name in ("start_ns", "end_ns", "milli"))
         ran = start != UNTOLD

@@ -36,14 +36,6 @@ _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\
 _CLOCK: Final = re.compile(r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d", re.ASCII)
 _PLAIN: Final = len("2024-01-31T12:00:00")
 _LENGTH: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(\d{1,8}):(\d\d)(?:\.\d*)?", re.ASCII)
-_GPU: Final = re.compile(r"(?:gres[/:])?gpu(?:[:=](?!\d+$)([^:=]+))?(?::no_consume)?(?:([:=])(\d+))?", re.ASCII)
-_OTHER: Final = re.compile(
-    r"(?:(?:gres|license|bb|fs|ic|interconnect)[/:])?(?!gpu(?:[:=]|$)|PER_)[\w.@-]+(?::[\w.-]+)?(?:[:=][\d.]+\w{0,2})?",
-    re.ASCII,
-)
-"""A resource that is no GPU, though its name may have one in it."""
-_PER: Final = re.compile(r"PER_([A-Z]+):(.*)", re.ASCII | re.DOTALL)
-_IN_BRACKETS: Final = re.compile(r"\([^)]*\)?")
 _TASKS: Final = re.compile(r"_\[([0-9,:-]+)(?:%(\d+))?", re.ASCII)
 _NODES: Final = re.compile(r"(?:[^,\[\]\s]|\[[^\]]*\])+")
 _PIECES: Final = re.compile(r"\[[^\]]*\]|[^\[\]]+")
@@ -172,73 +164,6 @@ def length(text: str) -> int | None:
     if seconds * NS_PER_S > LONGEST_NS:
         raise ValueError(f"{text[:40]} is longer than 100 years")
     return seconds * NS_PER_S
-
-
-def gpus(text: str) -> int | None:
-    """Return how many GPUs a list of resources names; None where it names no resource at all.
-
-    A total such as ``gres/gpu=8`` counts, else its kinds such as ``gres/gpu:h100=8`` are added up.
-
-    Raises:
-        CutError: The list is cut.
-        ValueError: There are more than any machine has, or what is said of GPUs cannot be read.
-
-    Example:
-        >>> gpus("billing=97,cpu=1,gres/gpu=8,gres/gpu:h100=8"), gpus("gpu:ampere:8(S:0-1)"), gpus("cpu=4"), gpus("")
-        (8, 8, 0, None)
-    """
-    return _GPUS[text]
-
-
-def _gpus(text: str) -> int | None:
-    if "gpu" not in whole(text):
-        return None if nothing(text) else 0
-    total, kinds = None, 0
-    for item in _IN_BRACKETS.sub("", text).replace("::", ":").split(","):
-        if "gpu" not in item:
-            continue
-        if not (match := _GPU.fullmatch(item.strip())):
-            if not _OTHER.fullmatch(item.strip()):
-                raise ValueError(f"{item.strip()[:40]} is no number of GPUs")
-            continue
-        kind, sign, count = match.groups()
-        if count and (len(count) > 8 or int(count) > MOST_DEVICES):
-            raise ValueError(f"{count[:40]} GPUs are more than any machine has")
-        if sign == "=" and not kind:
-            total = int(count)
-        else:
-            kinds += int(count or 1)
-    return kinds if total is None else total
-
-
-_GPUS: Final = Short(_gpus)
-
-
-def asked(text: str, n_nodes: int) -> int | None:
-    """Return how many GPUs a list names that is of each node (``PER_NODE:gpu:4``) or of the job (``PER_JOB:gpu:8``).
-
-    Raises:
-        CutError: The list is cut.
-        ValueError: What is said of GPUs cannot be read, or is of each task or socket.
-
-    Example:
-        >>> asked("gres:gpu:4", 2), asked("PER_NODE:gpu:4", 2), asked("PER_JOB:gpu:8", 2), asked("N/A", 2)
-        (8, 8, 8, None)
-    """
-    if "PER_" not in text:
-        count = gpus(text)
-        return None if count is None else count * n_nodes
-    by: dict[str, list[str]] = {}
-    scope = "NODE"
-    for item in whole(text).split(","):
-        if match := _PER.fullmatch(item.strip()):
-            scope = match[1]
-        by.setdefault(scope, []).append(match[2] if match else item)
-    counts = {scope: gpus(",".join(items)) or 0 for scope, items in by.items()}
-    for scope, count in counts.items():
-        if count and scope not in {"NODE", "JOB"}:
-            raise ValueError(f"{text[:40]}: how many that is in all is not told")
-    return counts.get("JOB", 0) or counts.get("NODE", 0) * n_nodes
 
 
 def is_long(text: str) -> bool:

@@ -10,6 +10,7 @@ from headway.clock import NS_PER_S
 from headway.ledger.jobs import Jobs
 from headway.sources import slurm_attempts
 from headway.sources import slurm_fields as fields
+from headway.sources import slurm_gpus as gpus
 from headway.sources.slurm_table import Row
 from headway.sources.text import clean
 from headway.units import show_seconds
@@ -48,12 +49,14 @@ class Attempts:
         moments: What read their moments; it knows whether they had a zone.
         seen_ns: The latest moment at which a job was seen to run [ns since the Unix epoch]; None: none was.
         timed: Whether a record named a beginning or an end.
+        sliced: Whether a record named slices of devices.
     """
 
     def __init__(self, devices: int | None = None) -> None:
         self.moments = fields.Moments()
         self.seen_ns: int | None = None
         self.timed = False
+        self.sliced = False
         self.kept = Jobs()
         self.devices = devices
         self._next = _FEW
@@ -185,16 +188,17 @@ class Attempts:
             CutError: A list of resources is cut.
             ValueError: What it says cannot be read.
         """
-        named = [fields.gpus(row[name]) for name in ("alloc_tres", "req_tres") if name in row]
+        self.sliced |= any(gpus.sliced(row.get(name, "")) for name in DEVICES)
+        named = [gpus.milli(row[name]) for name in ("alloc_tres", "req_tres") if name in row]
         found = next((count for count in named if count), 0)
         if not found:
             for name in ("alloc_gres", "req_gres"):
                 if name in row and not found:
-                    named.append(fields.asked(row[name], self._nodes(row)))
+                    named.append(gpus.asked(row[name], self._nodes(row)))
                     found = named[-1] or 0
-        if found > fields.MOST_DEVICES:
-            raise ValueError(f"{found} GPUs are more than any machine has")
-        return 1000 * found, not found and all(count is None for count in named)
+        if found > 1000 * fields.MOST_DEVICES:
+            raise ValueError(f"{gpus.shown(found)} GPUs are more than any machine has")
+        return found, not found and all(count is None for count in named)
 
     def _nodes(self, row: Row) -> int:
         for name in ("nodes", "n_nodes"):
@@ -210,7 +214,8 @@ class Attempts:
             return
         milli = 1000 * (self.devices or 1)
         if any(name in row for name in DEVICES):
-            milli = 1000 * (fields.gpus(row.get("alloc_tres", "")) or 0)
+            self.sliced |= gpus.sliced(row.get("alloc_tres", ""))
+            milli = gpus.milli(row.get("alloc_tres", "")) or 0
         new = _Steps(milli, start, end, state, _STEPS.get(step, 0), step == "extern", self.word(row.get("account", "")))
         old = self._steps.setdefault(key, new)
         if old is new:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from headway.ledger.history import Outage
 from headway.sources import slurm_fields as fields
+from headway.sources import slurm_gpus as gpus
 from headway.sources.slurm_table import Row
 from headway.sources.text import clean
 
@@ -46,19 +47,28 @@ def is_out(state: str) -> bool:
 
 @dataclass(slots=True)
 class _Node:
-    gpus: int | None
+    milli: int | None
     used: int | None
     state: str
     since_ns: int | None
 
 
+def _sum(nodes: Iterable[_Node]) -> int:
+    return sum(node.milli or 0 for node in nodes)
+
+
 class Nodes:
-    """Nodes as they are read, each once, whatever partitions it is in."""
+    """Nodes as they are read, each once, whatever partitions it is in.
+
+    Attributes:
+        sliced: Whether a node has slices of devices.
+    """
 
     def __init__(self) -> None:
         self.moments = fields.Moments()
         self._nodes: dict[str, _Node] = {}
         self._unnamed: Counter[str] = Counter()
+        self.sliced = False
 
     def __len__(self) -> int:
         """Return how many nodes have been read."""
@@ -70,8 +80,9 @@ class Nodes:
         if "state" in row and not state:
             return f"{row['state'][:40] or 'nothing'} is no state of a node"
         try:
-            each = fields.gpus(row["gres"]) or 0 if "gres" in row else None
-            used = fields.gpus(row["gres_used"]) or 0 if "gres_used" in row else None
+            each = gpus.milli(row["gres"]) or 0 if "gres" in row else None
+            self.sliced |= gpus.sliced(row.get("gres", ""))
+            used = gpus.milli(row["gres_used"]) or 0 if "gres_used" in row else None
             since = self.moments.read(row.get("since", ""))
             names = fields.nodes(row.get("node", ""))
             count = row.get("count", "")
@@ -86,7 +97,11 @@ class Nodes:
         for name in names:
             new = _Node(each, used, state, since)
             old = self._nodes.get(name)
-            if old is None or (is_out(state), each or 0, used or 0) > (is_out(old.state), old.gpus or 0, old.used or 0):
+            if old is None or (is_out(state), each or 0, used or 0) > (
+                is_out(old.state),
+                old.milli or 0,
+                old.used or 0,
+            ):
                 self._nodes[name] = new
         return ""
 
@@ -101,20 +116,18 @@ class Nodes:
 
     @property
     def devices(self) -> int | None:
-        """How many GPUs the nodes have in all; None where nobody says."""
-        if len(self._unnamed) > 1 or not self._nodes or any(node.gpus is None for node in self._nodes.values()):
+        """How many GPUs the nodes have in all, a part of one as one; None where nobody says."""
+        if len(self._unnamed) > 1 or not self._nodes or any(node.milli is None for node in self._nodes.values()):
             return None
-        return sum(node.gpus or 0 for node in self._nodes.values())
+        return -(-_sum(self._nodes.values()) // 1000)
 
     def outages(self) -> list[Outage]:
         """Return what is out of service since a moment that is known."""
-        out = Counter(
-            {
-                since: sum(node.gpus or 0 for node in self._nodes.values() if node.since_ns == since)
-                for since in {node.since_ns for node in self._out() if node.since_ns is not None}
-            }
-        )
-        return [Outage(devices, since) for since, devices in sorted(out.items()) if devices]
+        out = Counter[int]()
+        for node in self._out():
+            if node.since_ns is not None:
+                out[node.since_ns] += node.milli or 0
+        return [Outage(-(-milli // 1000), since) for since, milli in sorted(out.items()) if milli]
 
     def _out(self) -> list[_Node]:
         return [node for node in self._nodes.values() if is_out(node.state)]
@@ -122,18 +135,18 @@ class Nodes:
     def warnings(self) -> Iterator[str]:
         """Yield what was so at the moment, and what cannot be told from it."""
         by_state = Counter(node.state or "unknown" for node in self._nodes.values())
-        gpus = Counter[str]()
+        each = Counter[str]()
         for node in self._nodes.values():
-            gpus[node.state or "unknown"] += node.gpus or 0
+            each[node.state or "unknown"] += node.milli or 0
         sized = self.devices is not None
         told = ", ".join(
-            f"{state} {count}" + (f" ({gpus[state]} devices)" if sized else "")
+            f"{state} {count}" + (f" ({gpus.shown(each[state])} devices)" if sized else "")
             for state, count in sorted(by_state.items())
         )
         yield f"sinfo shows one moment and no length of time: {len(self._nodes)} nodes then, by state: {told}"
         if self.devices is not None and any(node.used is not None for node in self._nodes.values()):
             used = sum(node.used or 0 for node in self._nodes.values())
-            yield f"at that moment jobs had {used} of {self.devices} devices"
+            yield f"at that moment jobs had {gpus.shown(used)} of {self.devices} devices"
         if len(self._unnamed) > 1:
             yield (
                 "nodes are counted by partition and a node can be in several, so that devices cannot be added up: add "
@@ -143,7 +156,7 @@ class Nodes:
             yield "no column tells the devices of nodes: add GRES (%G), or give --capacity"
         since_unknown = [node for node in self._out() if node.since_ns is None]
         if since_unknown:
-            devices = f" with {sum(node.gpus or 0 for node in since_unknown)} devices" if sized else ""
+            devices = f" with {gpus.shown(_sum(since_unknown))} devices" if sized else ""
             yield (
                 f"{len(since_unknown)} nodes{devices} were out of service, since when is not told: they are not in the "
                 "amounts as drained; add TIMESTAMP (%H) to the columns"

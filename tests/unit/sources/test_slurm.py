@@ -287,6 +287,31 @@ def test_gpus_that_cannot_be_counted_are_said(tmp_path, gres):
     assert said(found, "line 3 is no job that can be counted, left out (" + gres)
 
 
+@pytest.mark.parametrize(
+    ("alloc", "milli"),
+    [
+        ("cpu=1,gres/gpu:a100_1g.5gb=1", 143), ("gres/gpu:1g.10gb=7", 1000), ("gres/gpu:h100_3g.40gb=2", 857),
+        ("gres/gpu=1,gres/gpu:a100_1g.5gb=1", 143), ("gres/gpu=3,gres/gpu:a100=2,gres/gpu:nvidia_a100_2g.10gb=1", 2286),
+        ("gres/gpu:2g.12gb=1", 500), ("gres/gpu:a30_1g.6gb=3", 750), ("gres/gpu:h100_1g.10gb+me=2", 286),
+        ("gres/gpu=2", 2000), ("gres/shard=4,gres/mps=100", 0), ("gres/gpu=1,gres/shard=0", 1000),
+    ],
+)  # fmt: skip
+def test_slices_of_devices_are_shares(tmp_path, alloc, milli):
+    found = pool(tmp_path / "sacct", f"{SACCT}\n{DAY.rsplit('|', 2)[0]}|{alloc}|\n")
+    assert [job.milli for job in found.jobs] == [milli]
+    assert len(said(found, "slices of devices (MIG)")) == ("g." in alloc)
+
+
+def test_slices_of_nodes_are_shares(tmp_path):
+    text = "HOSTNAMES|STATE|GRES|GRES_USED\na1|mixed|gpu:1g.5gb:7(S:0)|gpu:1g.5gb:3(IDX:0-2)\n"
+    text += "a2|idle|gpu:a100:2,gpu:3g.20gb:2|\n"
+    found = pool(tmp_path / "sinfo", text)
+    assert found.devices == 4
+    assert said(found, "jobs had 0.429 of 4 devices")
+    assert said(found, "idle 1 (2.857 devices), mixed 1 (1 devices)")
+    assert said(found, "slices of devices (MIG)")
+
+
 def test_arrays_and_parts_are_jobs(tmp_path):
     pending = DAY.replace("COMPLETED", "PENDING").replace(
         "2024-03-05T02:00:00|2024-03-05T05:00:00|10800", "Unknown|Unknown|0"
