@@ -253,8 +253,8 @@ def _process(opened: Open, session: Session, first: int, stepping_ns: int) -> Pr
     n_steps = max(0, session.last - first)
     after, took = np.array(session.after, np.int64), np.array(session.took, np.int64)
     order = np.argsort(after, kind="stable")
-    after = after[order]
-    spent = np.concatenate([[0], np.cumsum(took[order])])
+    after, took = after[order], took[order]
+    spent = np.concatenate([[0], np.cumsum(took)])
     each, more = divmod(stepping_ns, n_steps or 1)
 
     def stepped(done: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -268,8 +268,10 @@ def _process(opened: Open, session: Session, first: int, stepping_ns: int) -> Pr
         start[part] = stepped(done) + moved
         end[part] = stepped(done + 1) + moved
     begun = stepped(np.clip(after - first, 0, n_steps)) + spent[:-1]
-    spans = zip(begun.tolist(), took[order].tolist(), strict=True)
-    events: list[AnyEvent] = [Span(category="evaluation", start=at, end=at + ns) for at, ns in spans]
+    events: list[AnyEvent] = []
+    for low in range(0, len(took), _AT_ONCE):
+        spans = zip(begun[low : low + _AT_ONCE].tolist(), took[low : low + _AT_ONCE].tolist(), strict=True)
+        events += (Span(category="evaluation", start=at, end=at + ns) for at, ns in spans)
     events.append(Close(at=opened.mono_ns + stepping_ns * bool(n_steps) + int(spent[-1]), reason="released"))
     return Process(opened, tuple(events), Rows(np.arange(first + 1, first + n_steps + 1, dtype=np.int64), start, end))
 
