@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
-import json
-import re
 from array import array
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 import numpy as np
 
 from headway.clock import NS_PER_S
@@ -23,6 +18,16 @@ from headway.ledger.pieces import owned
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
+from headway.sources.googlegoodput_entries import (
+    BEGIN,
+    DONE,
+    LOAD,
+    MOMENTS,
+    begins_with_entry,
+    entries,
+    has_time,
+    whole,
+)
 from headway.sources.intervals import clip, once, pair
 from headway.sources.text import Complaints, clean
 
@@ -47,35 +52,6 @@ CUSTOM: Final = {
 }
 """Custom badput events whose names say what they are; the type is compared in lower case."""
 LOADING: Final = "custom:data_loading"
-_STEP: Final = "step_start"
-_BEGIN: Final = "job_start"
-_DONE: Final = "job_end"
-_LOAD: Final = "data_loading"
-_MOMENTS: Final = (*(f"{name}_{side}" for name in (_LOAD, *INTERVALS) for side in ("start", "end")), _BEGIN, _DONE)
-_PIECE: Final = 1 << 20
-_BETWEEN: Final = re.compile(r"[\s,\[\]\x00\ufeff]*")
-_NEXT: Final = re.compile(r"[\n,][^\S\n]*\{")
-_json: Final = json.JSONDecoder()
-
-_Payload: Any = msgspec.defstruct(
-    "_Payload",
-    [
-        ("job_name", str | None, None),
-        *((f"{name}_time", float | None, None) for name in (*_MOMENTS, _STEP)),
-        ("step_count", float | None, None),
-        ("custom_badput_event_type", str, "unknown"),
-        ("custom_badput_event_start_time", float | None, None),
-        ("custom_badput_event_end_time", float | None, None),
-        ("event_type", str | None, None),
-        ("checkpoint_manager_blocking_start_time", float | None, None),
-        ("checkpoint_manager_blocking_duration_secs", float | None, None),
-        ("checkpoint_manager_start_time", float | None, None),
-        ("checkpoint_manager_duration_secs", float | None, None),
-    ],
-)
-_Entry: Any = msgspec.defstruct("_Entry", [("jsonPayload", _Payload | None, None)])
-_decode_entry: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(_Entry).decode
-_decode_payload: Final[Callable[[bytes], Any]] = msgspec.json.Decoder(_Payload).decode
 
 
 class GoogleGoodput:
@@ -87,12 +63,10 @@ class GoogleGoodput:
         """Return why the path holds no such entries, or None when it does."""
         if path.is_dir():
             return "it is a folder and not a file of log entries"
-        text = head.decode("utf-8", "replace")
-        if text[_BETWEEN.match(text).end() :][:1] != "{":  # type: ignore[union-attr]  # it matches anything
+        if not begins_with_entry(head):
             return "it does not begin with a JSON entry"
-        for _, entry in _objects(iter([text]), Complaints("")):
-            if entry.job_name is not None and _said(entry):
-                return None
+        if any(entry.job_name is not None and has_time(entry) for entry in whole(head)):
+            return None
         return "no entry at its beginning has a job_name and a time such as job_start_time"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
@@ -105,7 +79,7 @@ class GoogleGoodput:
         jobs: dict[str, _Job] = {}
         broken: list[str] = []
         try:
-            for number, entry in _entries(path, bad):
+            for number, entry in entries(path, bad):
                 name = entry.job_name
                 if name is None:
                     bad.add("none of ml-goodput-measurement, left out", number)
@@ -131,77 +105,6 @@ class GoogleGoodput:
         return sorted(runs, key=lambda run: run.name)
 
 
-def _said(entry: Any) -> bool:
-    return any(getattr(entry, f"{name}_time") is not None for name in (*_MOMENTS, _STEP, "custom_badput_event_start"))
-
-
-def _entries(path: Path, bad: Complaints) -> Iterator[tuple[int, Any]]:
-    """Yield the line and the entry of each object in a file: JSON lines at full speed, all else as it comes."""
-    with files.plain(path) as file:
-        line = file.readline(files.MAX_LINE)
-        while line and not line.strip():
-            line = file.readline(files.MAX_LINE)
-    try:
-        _payload(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        yield from _objects(_text(path), bad)
-        return
-    for number, line in files.lines(path):
-        try:
-            entry = _payload(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            if line.strip(b" \t\r\n,[]\0"):
-                bad.add("no entry, left out", number, str(error))
-            continue
-        yield number, entry
-
-
-def _payload(line: bytes) -> Any:
-    """Return what an entry says, or the line where that is all of it."""
-    payload = _decode_entry(line).jsonPayload
-    return _decode_payload(line) if payload is None else payload
-
-
-def _text(path: Path) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    with files.plain(path) as file:
-        while piece := file.read(_PIECE):
-            yield decoder.decode(piece)
-
-
-def _objects(pieces: Iterator[str], bad: Complaints) -> Iterator[tuple[int, Any]]:
-    """Yield the objects in a text one after the other, whatever lies between; what is broken is passed over."""
-    text, at, more = "", 0, True
-    line, counted = 1, 0
-    while True:
-        if more and len(text) - at < _PIECE:
-            piece = next(pieces, None)
-            more = piece is not None
-            line += text.count("\n", counted, at)
-            text, at, counted = text[at:] + (piece or ""), 0, 0
-            continue
-        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches anything
-        if at >= len(text):
-            if not more:
-                return
-            continue
-        line += text.count("\n", counted, at)
-        counted = at
-        try:
-            found, at = _json.raw_decode(text, at)
-            entry = msgspec.convert(found, _Entry).jsonPayload
-            if entry is None:
-                entry = msgspec.convert(found, _Payload)
-        except (ValueError, RecursionError) as error:  # a ValidationError is a ValueError
-            odd = not isinstance(error, msgspec.ValidationError)  # then nothing was read, and `at` stands still
-            bad.add("no entry, left out", line, "its JSON is malformed" if odd else str(error))
-            if odd:
-                following = _NEXT.search(text, at + 1)
-                at = following.end() - 1 if following else len(text)
-            continue
-        yield line, entry
-
-
 def _ns(seconds: float) -> int:
     """Return a time of the log as nanoseconds [ns since the Unix epoch].
 
@@ -223,7 +126,7 @@ class _Job:
     """What was said of one job, as columns of times [ns since the Unix epoch]."""
 
     n: int = 0
-    moments: dict[str, array[int]] = field(default_factory=lambda: {name: _array() for name in _MOMENTS})
+    moments: dict[str, array[int]] = field(default_factory=lambda: {name: _array() for name in MOMENTS})
     customs: dict[str, tuple[array[int], array[int]]] = field(default_factory=dict)
     steps: tuple[array[int], array[int]] = field(default_factory=lambda: (_array(), _array()))
     saves: list[Span] = field(default_factory=list)
@@ -320,10 +223,10 @@ def _begins(
     """Return when each attempt began: a job start is another host's unless there was a step, an end or a minute."""
     columns = [*moments.values(), *(times for both in customs for times in both), steps, saved]
     earliest = min(int(column.min()) for column in columns if len(column))
-    progress = np.sort(np.concatenate([steps, moments[_DONE]]))
+    progress = np.sort(np.concatenate([steps, moments[DONE]]))
     begins: list[int] = []
     last = 0
-    for start in moments[_BEGIN].tolist():
+    for start in moments[BEGIN].tolist():
         if not begins:
             before = len(progress) and progress[0] < start
             begins = [earliest, start] if before else [min(earliest, start)]
@@ -361,13 +264,13 @@ class _Attempt:
         kept = ends > start
         rows = Rows(number, start, ends) if kept.all() else Rows(number[kept], start[kept], ends[kept])
         spans = self._spans(end)
-        loads = self._intervals(_LOAD, self.moments[f"{_LOAD}_start"], self.moments[f"{_LOAD}_end"], end)
+        loads = self._intervals(LOAD, self.moments[f"{LOAD}_start"], self.moments[f"{LOAD}_end"], end)
         first = int(start[0]) if len(start) else end
         spans += [Span(category=LOADING, start=low, end=high) for low, high in clip(loads, self.begin, first).tolist()]
         if len(rows):
             rows = Rows(rows.step, rows.start, rows.end, {"source": _shared(rows, loads, spans)})
         ending: AnyEvent = (
-            Close(at=end, reason="finished") if len(self.moments[_DONE]) else Notice(name="log_end", at=end)
+            Close(at=end, reason="finished") if len(self.moments[DONE]) else Notice(name="log_end", at=end)
         )
         return Process(opened, (*spans, *marks, ending), rows)
 
@@ -420,9 +323,9 @@ class _Attempt:
         if lone:
             self.warnings.append(f"{lone} ends of {what} have no start: their time is unknown")
         if found.left_open is not None:
-            if len(self.steps[1]) and self.steps[1][-1] > found.left_open and what != _LOAD:
+            if len(self.steps[1]) and self.steps[1][-1] > found.left_open and what != LOAD:
                 self.warnings.append(f"the last {what} has no end: its time is unknown")
-            elif what != _LOAD:
+            elif what != LOAD:
                 intervals = np.append(intervals, [[found.left_open, end]], axis=0)
         return clip(intervals, self.begin, end)
 
