@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Spans = tuple[tuple[int, int], ...]
 """Where the numbers of a line are: where each begins and ends [bytes]; an empty one: it is not there."""
 _ALIKE: Final = bytes.maketrans(b"123456789", b"000000000")
-_NUMBER: Final = re.compile(rb"(0{1,15})(?:\.(0{0,15}))?")
+_NUMBER: Final = re.compile(rb"(0{1,15})(?:[.,](0{0,15}))?")
 _DIGITS: Final = 15
 """A number of no more digits is exactly a float."""
 _LONGEST: Final = 400
@@ -121,16 +121,18 @@ class Alike:
     def _values(self, data: NDArray[np.uint8], starts: Ints, codes: Ints) -> list[Floats]:
         """Return the numbers of lines."""
         values = []
-        for fields in np.array(self._fields, np.int64).transpose(1, 2, 0):
-            begin, n_whole, n_fraction, is_there = fields[:, codes]
-            begin += starts
-            value = _read(data, begin + n_whole, n_whole)
+        used, codes = np.unique(codes, return_inverse=True)
+        for fields in np.array([self._fields[code] for code in used], np.int64).transpose(1, 2, 0):
+            is_there = fields[3] != 0
+            if not is_there.any():
+                values.append(np.full(len(codes), np.nan))
+                continue
+            ends, n_fraction = starts + (fields[0] + fields[1])[codes], fields[2]
+            value = _read(data, ends, fields[1], codes)
             if n_fraction.any():
-                tens = _TENS[n_fraction]
-                value = (value * tens + _read(data, begin + n_whole + 1 + n_fraction, n_fraction)) / tens
-            if not is_there.all():
-                value[is_there == 0] = np.nan
-            values.append(value)
+                tens = _TENS[n_fraction][codes]
+                value = (value * tens + _read(data, ends + (1 + n_fraction)[codes], n_fraction, codes)) / tens
+            values.append(value if is_there.all() else np.where(is_there[codes], value, np.nan))
         return values
 
 
@@ -148,11 +150,11 @@ def _fields(shape: bytes, spans: Spans) -> list[tuple[int, int, int, bool]] | No
     return fields
 
 
-def _read(data: NDArray[np.uint8], ends: Ints, lengths: Ints) -> Floats:
-    """Return the numbers of so many digits that end before places."""
+def _read(data: NDArray[np.uint8], ends: Ints, lengths: Ints, codes: Ints) -> Floats:
+    """Return the numbers that end before places, of so many digits as those of their shape are long."""
     value = np.zeros(len(ends))
     least = int(lengths.min())
     for place in range(int(lengths.max())):
         digits = data.take(ends - (place + 1), mode="clip") - np.uint8(ord("0"))
-        value += _TENS[place] * (digits if place < least else np.where(lengths > place, digits, 0))
+        value += _TENS[place] * (digits if place < least else np.where((lengths > place)[codes], digits, 0))
     return value

@@ -22,23 +22,23 @@ LOOKED_AT: Final = 16 << 20
 """How far into a file a source looks to recognise it [bytes]."""
 _PIECE: Final = 1 << 18
 _COLOURS: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
-_RANK: Final = re.compile(
+RANK: Final = re.compile(
     r"\s*(?:\[(?:default|rank ?|1,)(\d{1,7})\](?:<\w{1,9}>)?:?|(\d{1,7}):(?=\s))\s?", re.IGNORECASE
 )
-_KEPT: Final = re.compile(
+KEPT: Final = re.compile(
     r"(?:\[pod/[^\]\s]{1,300}\] ?)?"
     r"(?:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) "
     r"(?:std(?:out|err) [FP] |[^\s\[\]:]{1,64} [^\s\[\]]{1,64}\[\d{1,10}\]: )?)?"
 )
 """What containers' logs, ``docker logs -t``, ``kubectl logs --prefix`` and ``journalctl -o short-iso`` put in front."""
-_KEPT_BEGINS: Final = ("20", "[pod/")
-_STAMP: Final = re.compile(
+KEPT_BEGINS: Final = ("20", "[pod/")
+STAMP: Final = re.compile(
     r"(?:\D|(?<!\d)(?:\d{1,3}(?!\d)|\d{4,6}(?![\d/-]))){0,48}?(?<!\d)"
     r"(?:(\d{4})[-/](\d\d)[-/](\d\d)|(\d\d)/(\d\d)/(\d{4}))[ T](\d\d:\d\d):(\d\d)"
     r"(?:[.,](\d{1,9}))?(?:\s?(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d\b))?"
 )
 _PLAIN_STAMP: Final = re.compile(r" ?\[?(\d{4}-\d\d-\d\d) (\d\d:\d\d):([0-5]\d)(?:[.,](\d{1,9}))?\]")
-"""The commonest by far, as `_STAMP` would read it."""
+"""The commonest by far, as `STAMP` would read it."""
 _ENDINGS: Final = (
     (b"DUE TO PREEMPTION", "preempted"),
     (b"DUE TO TIME LIMIT", "preempted"),
@@ -73,9 +73,9 @@ def bare(line: bytes) -> Bare:
     if b"\x1b" in line:
         line = _COLOURS.sub(b"", line)
     text = line.decode("utf-8", "replace").strip("\r\n\0\ufeff")
-    if text.startswith(_KEPT_BEGINS) and (kept := _KEPT.match(text)):
+    if text.startswith(KEPT_BEGINS) and (kept := KEPT.match(text)):
         text = text[kept.end() :]
-    found = None if text[:1].isalpha() else _RANK.match(text)
+    found = None if text[:1].isalpha() else RANK.match(text)
     if found is None:
         return Bare(text)
     return Bare(text[found.end() :], int(found[1] or found[2]))
@@ -105,7 +105,7 @@ def stamp(text: str) -> Stamp | None:
         ns = (_minute(f"{day} {clock}") + int(second)) * NS_PER_S + int((fraction or "0").ljust(9, "0"))
         if 0 <= ns < BOUND:
             return Stamp(ns, zoned=False)
-    found = _STAMP.match(text)
+    found = STAMP.match(text)
     if found is None:
         return None
     year, month, day, us_month, us_day, us_year, clock, second, fraction, zone = found.groups()
@@ -127,7 +127,7 @@ def kept(line: bytes) -> str | None:
         ('2024-01-02T03:04:05.123456789Z', None)
     """
     begins = line[:400].decode("utf-8", "replace")
-    found = _KEPT.match(begins) if begins.startswith(_KEPT_BEGINS) else None
+    found = KEPT.match(begins) if begins.startswith(KEPT_BEGINS) else None
     return found[1] if found else None
 
 

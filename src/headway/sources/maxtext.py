@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,10 +12,11 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.ledger.history import Run
+from headway.sources import front
 from headway.sources.asked import Asked
 from headway.sources.column import Table
 from headway.sources.stepcolumns import UNKNOWN, parts, search
-from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns, stamp
+from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headway.sources.alike import Spans
 
     Ints = NDArray[np.int64]
-    Floats = NDArray[np.float64]
 
 _ANY: Final = re.compile(rb"completed step: *\d+, *seconds: *[\d.]+")
 _STEP: Final = re.compile(r"\bcompleted step: *(\d{1,18}), *seconds: *([^\s,]{1,40})")
@@ -49,8 +48,6 @@ _MARKS: Final = (
 _GLOG: Final = re.compile(r"\s*[DIWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?\s")
 _YEAR: Final = 1972
 """The year that times without one are read as: a leap year."""
-_MONTHS: Final = np.arange(f"{_YEAR}-01", f"{_YEAR + 1}-02", dtype="M8[M]").astype("M8[D]").astype(np.int64)
-"""The days on which its months begin, and the next year [days since the Unix epoch]."""
 _YEAR_NS: Final = 366 * 24 * 3600 * NS_PER_S
 _WORTH: Final = 0.1
 """Less than that of a step's time is not told from its usual ups and downs."""
@@ -92,7 +89,7 @@ class _Line:
 
 @dataclass
 class _Log:
-    """A log as it is read; ``at`` is -1 where nothing tells the time of a step."""
+    """A log as it is read."""
 
     steps: StepLines
     rows: Table = field(default_factory=lambda: Table("line", "step", "took", "at", "rank"))
@@ -103,38 +100,37 @@ class _Log:
     yearless: bool = False
 
     def learn(self, line: bytes) -> Spans | None:
-        """Return where a step's number, its seconds, and month, day, hour, minute and second are.
-
-        Of lines that say nothing nothing, and None of those that say something else.
-        """
+        """Return where a step's number and its seconds are, and what stands in front of it."""
         if not any(mark in line for mark in _MARKS):
             return () if ending(line) is None else None
-        text = line.decode("ascii") if line[:1].isalpha() and line.isascii() and b"\x1b" not in line else ""
-        if not (found := _STEP.search(text)):
+        if (found := front.find(line, _STEP, before=False)) is None:
             return None
-        steps = found.span(1), found.span(2)
-        if glog := _GLOG.match(text):
-            second = glog.start(5), glog.end(6) if glog[6] else glog.end(5)
-            return *steps, glog.span(1), glog.span(2), glog.span(3), glog.span(4), second
-        with suppress(ValueError):
-            return (*steps, *((0, 0),) * 5) if stamp(text) is None else None
-        return None
+        said, (rank, year, *rest, zone) = found.said, found.front
+        if glog := _GLOG.match(said.string, found.begin):
+            if year[0] >= found.begin and year[1]:
+                return None
+            if not year[1]:
+                second = glog.start(5), glog.end(6) if glog[6] else glog.end(5)
+                rest = [*(glog.span(group) for group in range(1, 5)), second]
+        return (said.span(1), said.span(2), rank, year, *rest, zone)
 
     def extend(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
-        """Read many lines of steps; return whether all they say makes sense."""
-        step, seconds, month, *rest = values
-        if seconds.max() > LONGEST / NS_PER_S:
+        """Read many lines of steps, as learned; return whether all they say makes sense."""
+        step, seconds, rank, year, *rest, zone = values
+        yearless = np.isnan(year) & np.isfinite(rest[0])
+        if seconds.max() > LONGEST / NS_PER_S or yearless.any() != yearless.all():
             return False
-        at = np.full(len(step), -1)
-        timed = ~np.isnan(month)
-        if timed.any():
-            moments = _moments(*(one[timed] for one in (month, *rest)))
-            if moments is None:
-                return False
-            at[timed] = moments
-            self.yearless, self.last_at = True, int(moments[-1])
+        if yearless.any():
+            at = front.moments(np.full(len(step), float(_YEAR)), *rest)
+        else:
+            at = self.steps.stamps([year, *rest, zone])
+        if at is None:
+            return False
+        if len(known := at[at != UNKNOWN]):
+            self.last_at = int(known[-1])
+        self.yearless = self.yearless or bool(yearless.any())
         took = np.rint(seconds * NS_PER_S).astype(np.int64)
-        self.rows.extend(numbers, step.astype(np.int64), took, at, np.broadcast_to(np.int64(-1), len(step)))
+        self.rows.extend(numbers, step.astype(np.int64), took, at, front.ranks(rank))
         return True
 
     def take(self, number: int, line: bytes) -> None:
@@ -154,7 +150,7 @@ class _Log:
         if took is None:
             self.steps.bad.add("no step, left out", number, f"its seconds are {clean(found[2], 40)!r}")
         else:
-            self.rows.append((number, int(found[1]), took, -1 if at is None else at, rank))
+            self.rows.append((number, int(found[1]), took, UNKNOWN if at is None else at, rank))
 
     def _other(self, text: str, number: int) -> None:
         if found := _EVALUATED.search(text):
@@ -221,8 +217,7 @@ class _Log:
 
     def _steps(self, line: Ints, step: Ints, took: Ints, at: Ints, rank: Ints) -> None:
         for part in parts(len(step)):
-            when = np.where(at[part] < 0, UNKNOWN, at[part])
-            self.steps.steps(step[part], line=line[part], at=when, took=took[part], rank=rank[part])
+            self.steps.steps(step[part], line=line[part], at=at[part], took=took[part], rank=rank[part])
 
     def _years(self, at: Ints) -> Ints:
         """Return times of which those after a new year are later than those before it."""
@@ -267,16 +262,3 @@ class _Log:
             self.steps.banner(line=one.number, at_ns=at_ns)
         elif one.kind != "evaluation":
             self.steps.close(one.kind, line=one.number, at_ns=at_ns)
-
-
-def _moments(month: Floats, day: Floats, hour: Floats, minute: Floats, second: Floats) -> Ints | None:
-    """Return times of the year that is taken for them [ns since the Unix epoch]; None if one cannot be."""
-    places = month.astype(np.int64) - 1
-    if (places < 0).any() or (places > 11).any() or (hour > 23).any() or (minute > 59).any() or (second >= 60).any():
-        return None
-    begins = _MONTHS[places]
-    days = begins + day.astype(np.int64) - 1
-    if (day < 1).any() or (days >= _MONTHS[places + 1]).any():
-        return None
-    minutes = (days * 24 + hour.astype(np.int64)) * 60 + minute.astype(np.int64)
-    return minutes * (60 * NS_PER_S) + np.rint(second * NS_PER_S).astype(np.int64)

@@ -6,12 +6,13 @@ import re
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.ledger.history import Run
+from headway.sources import front
 from headway.sources.asked import Asked
 from headway.sources.column import Table
 from headway.sources.stepcolumns import UNKNOWN, parts, search
@@ -74,10 +75,19 @@ class NanoGPT:
             log.first = 0
             iterations.finish()
         else:
-            timed.finish([mark for mark in iterations.marks if mark[1] in {"failed", "preempted"}])
+            timed.finish([mark for mark in iterations.marks if mark.kind in {"failed", "preempted"}])
         kinds = set(devices.values())
         kind = kinds.pop() if len(kinds) == 1 else None
         return [log.run(clean(path.stem), asked, devices=len(devices) or None, accelerator=kind)]
+
+
+class _Mark(NamedTuple):
+    """A line that tells of something else than iterations: its number, of what, the step, and when it was written."""
+
+    number: int
+    kind: str
+    step: int = 0
+    at_ns: int | None = None
 
 
 class _Reader:
@@ -90,13 +100,14 @@ class _Reader:
         self.devices: dict[int, str] = {}
 
     def learn(self, line: bytes) -> Spans | None:
-        """Return where an iteration's number, time and mfu are, of lines that say nothing else."""
+        """Return where an iteration's number, time and mfu are, and what stands in front of it."""
         if not any(mark in line for mark in _MARKS):
             return () if ending(line) is None else None
-        found = _ITER.match(line.decode("ascii")) if line.startswith(b"iter ") and line.isascii() else None
-        if found is None or found[3] != "ms" or b"train_time:" in line or b"\x1b" in line:
+        found = front.find(line, _ITER)
+        if found is None or found.said[3] != "ms" or b"train_time:" in line:
             return None
-        return found.span(1), found.span(2), found.span(4) if found[4] else (0, 0)
+        said = found.said
+        return (said.span(1), said.span(2), said.span(4) if said[4] else (0, 0), *found.front)
 
     def take(self, number: int, line: bytes) -> None:
         """Read one line."""
@@ -112,7 +123,7 @@ class _Reader:
             else:
                 self.iterations.other(said.text, number)
         elif (reason := ending(line)) is not None:
-            self.iterations.marks.append((number, reason, 0))
+            self.iterations.marks.append(_Mark(number, reason, 0, self._log.stamp("", number)))
 
 
 @dataclass
@@ -160,15 +171,15 @@ class _Timed:
         self.warmed.append(f"{self.last} in line {number}")
         self.before_ns = 0
 
-    def finish(self, marks: list[tuple[int, str, int]]) -> None:
+    def finish(self, marks: list[_Mark]) -> None:
         """Say how it ended."""
         if self.warmed:
             self.log.warnings.append(
                 f"train_time begins anew after step {', '.join(self.warmed)}: what it had come to is warm-up by the "
                 "program's own word, and counted as startup"
             )
-        for number, reason, _ in marks:
-            self.log.close(reason, line=number)
+        for mark in marks:
+            self.log.close(mark.kind, line=mark.number)
         if 0 < self.planned <= self.last:
             self.log.close("finished", line=self.log.columns["line"][-1] + 1)
 
@@ -180,9 +191,9 @@ class _Iterations:
     log: StepLines
     rows: Table = field(default_factory=lambda: Table("line", "step", "took", "at", "rank", "evaluated"))
     mfu: array[float] = field(default_factory=lambda: array("d"))
-    marks: list[tuple[int, str, int]] = field(default_factory=list)
+    marks: list[_Mark] = field(default_factory=list)
     evaluated: int = -1
-    evaluated_in: int = 0
+    evaluated_in: tuple[int, int | None] = (0, None)
 
     def take(self, found: re.Match[str], number: int, at_ns: int | None, rank: int) -> None:
         """Read the line of an iteration."""
@@ -200,17 +211,16 @@ class _Iterations:
             self.evaluated = -1
 
     def extend(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
-        """Read the lines of many iterations: their numbers, times [ms] and mfu [%]; return whether all make sense."""
+        """Read the lines of many iterations, as learned; return whether all make sense."""
         step, took = values[0].astype(np.int64), values[1] * 1e-3
-        if took.max() > LONGEST / NS_PER_S:
+        if took.max() > LONGEST / NS_PER_S or (at := self.log.stamps(values[4:])) is None:
             return False
         evaluated = step == self.evaluated
         evaluated[int(np.argmax(evaluated)) + 1 :] = False
         if evaluated.any():
             self.evaluated = -1
-        same = np.broadcast_to(np.int64(-1), len(step))
-        at = np.broadcast_to(np.int64(UNKNOWN), len(step))
-        self.rows.extend(numbers, step, np.rint(took * NS_PER_S).astype(np.int64), at, same, evaluated.view(np.int8))
+        own = np.rint(took * NS_PER_S).astype(np.int64)
+        self.rows.extend(numbers, step, own, at, front.ranks(values[3]), evaluated.view(np.int8))
         self.mfu.frombytes((values[2] / 100).data.cast("B"))
         return True
 
@@ -218,22 +228,24 @@ class _Iterations:
         """Read another line."""
         if found := _EVALUATED.search(text):
             self._untimed()
-            self.evaluated, self.evaluated_in = int(found[1]), number
+            self.evaluated, self.evaluated_in = int(found[1]), (number, self.log.stamp(text, number))
         elif "saving checkpoint to" in text:
-            self.marks.append((number, "saved", self.evaluated))
+            self.marks.append(_Mark(number, "saved", self.evaluated, self.log.stamp(text, number)))
         elif "tokens per iteration will be" in text:
-            self.marks.append((number, "banner", 0))
+            self.marks.append(_Mark(number, "banner", 0, self.log.stamp(text, number)))
 
     def _untimed(self) -> None:
         """Note an evaluation that no line with a time came after."""
         if self.evaluated >= 0:
-            self.marks.append((self.evaluated_in, "evaluation", 0))
+            self.marks.append(_Mark(self.evaluated_in[0], "evaluation", 0, self.evaluated_in[1]))
         self.evaluated = -1
 
     def finish(self) -> None:
         """Give all to the log, in the order of the lines."""
         self._untimed()
-        self.marks.sort()
+        self.marks.sort(key=lambda mark: mark.number)
+        if self.log.opening is not None:  # what comes before the first iteration and has no time was then
+            self.log.last_at = self.log.opening
         line, step, own, at, rank, evaluated = (column.values() for column in self.rows.columns.values())
         n, evals, is_plain = len(step), np.flatnonzero(evaluated), evaluated == 0
         usual = int(np.median(own[is_plain], overwrite_input=True)) if is_plain.any() else None
@@ -251,7 +263,7 @@ class _Iterations:
             own[evals[more]] = usual
         elif len(evals):
             self.log.warnings.append("evaluations are in the iterations after them: nothing tells how long they took")
-        places = search(line, [number for number, _, _ in self.marks])
+        places = search(line, [mark.number for mark in self.marks])
         longer = zip(evals[more].tolist(), beyond[more].tolist(), first[more].tolist(), strict=True)
         told = [(place, index, 0, False) for index, place in enumerate(places)]
         told += [(place, len(places), ns, is_first) for place, ns, is_first in longer]
@@ -268,18 +280,19 @@ class _Iterations:
                     self.log.span(name, line=int(line[place]), took_ns=length, at_ns=begin)
             elif index >= 0:
                 before = int(step[place]) if place < n else int(step[-1]) + 1 if n else 0
-                self._mark(*self.marks[index], before=before)
+                self._mark(self.marks[index], before)
         self.rows, self.mfu = Table(), array("d")
 
-    def _mark(self, number: int, name: str, step: int, before: int) -> None:
-        if name == "banner":
-            self.log.banner(line=number)
-        elif name == "saved":
-            self.log.saved((step if step >= 0 else before) - 1, line=number)
-        elif name == "evaluation":
-            self.log.span("evaluation", line=number)
+    def _mark(self, mark: _Mark, before: int) -> None:
+        line, at_ns = mark.number, mark.at_ns
+        if mark.kind == "banner":
+            self.log.banner(line=line, at_ns=at_ns)
+        elif mark.kind == "saved":
+            self.log.saved((mark.step if mark.step >= 0 else before) - 1, line=line, at_ns=at_ns)
+        elif mark.kind == "evaluation":
+            self.log.span("evaluation", line=line, at_ns=at_ns)
         else:
-            self.log.close(name, line=number)
+            self.log.close(mark.kind, line=line, at_ns=at_ns)
 
     def _lost(self) -> NDArray[np.float64] | None:
         """Return which share of each iteration was below the peak, where each says it; -100 % is not yet known."""

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.sources import files
+from headway.sources import files, front
 from headway.sources.alike import Alike, Spans
 from headway.sources.column import Column, Table
 from headway.sources.columns import BOUND
@@ -232,6 +232,24 @@ class StepLines:
         self.seen(found.ns)
         return found.ns
 
+    def stamps(self, values: list[NDArray[np.float64]]) -> Ints | None:
+        """Return the moments of many lines, `UNKNOWN` where one has none; None if they must be stamped one by one.
+
+        Args:
+            values: What `headway.sources.front.find` found in front of the lines, but for the rank, each ``(n,)``.
+        """
+        at = front.times(*values[:-1])
+        if at is not None and len(known := at[at != UNKNOWN]):
+            n_zoned = int(np.isfinite(values[-1]).sum())
+            self.n_zoned += n_zoned
+            self.n_local += len(known) - n_zoned
+            self._see(known)
+        return at
+
+    def _see(self, moments: Ints) -> None:
+        for moment in (moments[0], moments.min(), moments.max(), moments[-1]):
+            self.seen(int(moment))
+
     def seen(self, at_ns: int) -> None:
         """Note a moment at which the program ran: the log's first and last bound the run."""
         if 0 <= at_ns < BOUND:
@@ -313,8 +331,7 @@ class StepLines:
             waited.frombytes(bytes(8 * (last - len(waited))))
             waited.frombytes(np.ascontiguousarray(values, np.int64).data.cast("B"))
         if len(known := at[at != UNKNOWN]):
-            for moment in (known[0], known.min(), known.max(), known[-1]):
-                self.seen(int(moment))
+            self._see(known)
 
     def wait(self, phase: str, took_ns: int) -> None:
         """Say what one step of the last step line waited in a phase [ns]; an impossible amount is passed over."""

@@ -132,16 +132,70 @@ def test_at_once_says_what_one_by_one_says(source, make, seed, tmp_path, monkeyp
     assert at_once == told(source, path)
 
 
-def test_ordinary_lines_are_read_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(nanogpt._Iterations, "take", None)
-    monkeypatch.setattr(maxtext._Log, "_step", None)
+FRONTS = [
+    "", "[rank{0}]: ", " {0}: ", "[default{0}]:", "2024-01-15 03:{1}:{2},250 ", "[2024-01-15 03:{1}:{2}] INFO ",
+    "2024-01-15T03:{1}:{2}.123456789Z stdout F ", "[pod/a/b] 2024-01-15T03:{1}:{2}.5Z [rank{0}]: ", "[pod/a/b] ",
+    "2024/01/15 03:{1}:{2} UTC ",
+]  # fmt: skip
+
+
+def fronts(front, says):
+    return "".join(front.format(n % 2, f"{n // 60:02d}", f"{n % 60:02d}") + says.format(n) + "\n" for n in range(600))
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_ordinary_lines_are_read_at_once(front, tmp_path, monkeypatch):
     path = tmp_path / "log"
-    path.write_text("".join(f"iter {n}: loss 2.5, time {100 + n % 7}.25ms, mfu 40.00%\n" for n in range(2000)))
-    assert len(nanogpt.NanoGPT().load(path, Asked())[0].processes[0].rows) == 2000
-    path.write_text(
-        "".join(f"I0101 10:00:{n % 60:02d}.25 7 a.py:1] completed step: {n}, seconds: 1.5\n" for n in range(59))
-    )
-    assert len(maxtext.MaxText().load(path, Asked())[0].processes[0].rows) == 59
+    path.write_text(fronts(front, "iter {}: loss 2.5, time 143.25ms, mfu 40.00%"))
+    each = [told(nanogpt.NanoGPT(), path)]
+    monkeypatch.setattr(steplines, "_FEW", 1 << 40)
+    each.append(told(nanogpt.NanoGPT(), path))
+    monkeypatch.undo()
+    monkeypatch.setattr(nanogpt._Iterations, "take", None)
+    each.append(told(nanogpt.NanoGPT(), path))
+    assert each[0] == each[1] == each[2]
+
+
+@pytest.mark.parametrize("front", [*FRONTS, "I0115 03:{1}:{2}.250000 7 a.py:1] "])
+def test_ordinary_steps_of_maxtext_are_read_at_once(front, tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_text(fronts(front, "completed step: {}, seconds: 1.125, TFLOP/s/device: 99.5"))
+    each = [told(maxtext.MaxText(), path)]
+    monkeypatch.setattr(steplines, "_FEW", 1 << 40)
+    each.append(told(maxtext.MaxText(), path))
+    monkeypatch.undo()
+    monkeypatch.setattr(maxtext._Log, "_step", None)
+    each.append(told(maxtext.MaxText(), path))
+    assert each[0] == each[1] == each[2]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            "1999-01-15T03:00:00.5Z stdout F iter 1: loss 2, time 1.5ms",
+            "2024-01-15T03:00:01.5Z stdout F iter 2: loss 2, time 1.5ms",
+        ],
+        ["[2,0]<stdout>: iter 1: loss 2, time 1.5ms", "[1,0]<stdout>: iter 2: loss 2, time 1.5ms"],
+        ["2024-02-29 03:00:00 iter 1: loss 2, time 1.5ms", "2024-02-30 03:00:00 iter 2: loss 2, time 1.5ms"],
+        ["2024-01-01 23:59:59 iter 1: loss 2, time 1.5ms", "2024-01-01 23:59:60 iter 2: loss 2, time 1.5ms"],
+        ["2042-01-01 23:59:59 iter 1: loss 2, time 1.5ms", "2943-01-01 23:59:60 iter 2: loss 2, time 1.5ms"],
+        ["step 1 iter 1: loss 2, time 1.5ms", "iter 1: loss 2, time 1.5ms 2024-01-15 03:00:00"],
+        ["iter 1: loss 2, time 31622400000.5ms", "iter 2: loss 2, time 91622400000.5ms"],
+        [
+            "2024-01-01 10:00:00+01:00 iter 1: loss 2, time 1.5ms",
+            "2024-01-01 10:00:00+02:00 iter 1: loss 2, time 1.5ms",
+        ],
+    ],
+)
+def test_where_digits_count_lines_are_read_one_by_one(lines, tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    for some in (lines, lines[::-1]):
+        path.write_text("\n".join(some * 50))
+        at_once = told(nanogpt.NanoGPT(), path)
+        monkeypatch.setattr(steplines, "_FEW", 1 << 40)
+        assert at_once == told(nanogpt.NanoGPT(), path)
+        monkeypatch.undo()
 
 
 def numbers(line):
@@ -188,7 +242,7 @@ def test_more_shapes_than_are_remembered(monkeypatch):
 @pytest.mark.parametrize("end", [b"", b"\n", b"\nlast"])
 def test_blocks_hold_the_lines(size, end, tmp_path):
     path = tmp_path / "log"
-    path.write_bytes(b"a\n\n" + b"b" * size + b"\nc\r\n" + b"d" * size + b"\n" + b"e\n" * 700_000 + b"f" * size + end)
+    path.write_bytes(b"a\n\n" + b"b" * size + b"\nc\r\n" + b"d" * size + b"\n" + b"e\n" * 60_000 + b"f" * size + end)
     found = []
     for first, block in files.blocks(path):
         lines = block.split(b"\n")

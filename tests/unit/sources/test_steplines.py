@@ -116,3 +116,13 @@ def test_what_only_looks_like_it_stays():
     assert bare(b"2024-01-02T03:04:05.1Z completed step: 5").text == "completed step: 5"
     assert bare(b"2024-01-02T03:04:05 step 1").text == "2024-01-02T03:04:05 step 1"
     assert bare(b"2024-01-02T03:04:05.1Z stdout F [rank3]: step 1") == ("step 1", 3)
+
+
+def test_what_comes_before_the_first_iteration_is_not_at_the_end(tmp_path):
+    lines = [
+        "starting",
+        "tokens per iteration will be: 491,520",
+        *(f"2025-02-19 21:20:{n:02d},000 iter {n}: loss 2.5, time 1000.00ms" for n in range(9)),
+    ]
+    run = load(nanogpt.NanoGPT(), tmp_path / "log", "\n".join(lines))
+    assert [len(process.rows) for process in run.processes] == [9]
