@@ -16,7 +16,11 @@ _DATE: Final = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d 
 _MOST_LINES: Final = 1000
 """A record of more lines is none."""
 _BLOCK: Final = 1 << 18
-_MARKS: Final = (b"JobID", b"JOB", b"NODE", b"HOSTNAMES")
+_FELL_APART: Final = (
+    "no record, left out: the delimiter is inside a cell, and which is not clear; write it again with --delimiter='|'"
+)
+_MARKS: Final = (b"jobid", b"job_id", b"nodes", b"nodelist", b"hostnames", b"avail")
+"""One of these is in a header, in lower case."""
 _BESIDE: Final = frozenset(bytes([letter]) for letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ -\r") | {b""}
 """With one of these a line begins that is none of a record, or is empty."""
 
@@ -139,13 +143,14 @@ class _Reader:
         """Return where lines end that are each a whole record, their places, and their cells."""
         if self.begun or not self.header.delimiter:
             return first, [], []
+        beside, quoted = _BESIDE | {self.header.first}, self.header.quoted
         sign, n_signs, job_at = self.header.delimiter, self.header.n_delimiters, self.header.job_at
         places: list[int] = []
         cells: list[list[bytes]] = []
         step = None if self._job is None or job_at else self._job + b"."
         for at in range(first, end):
             line = lines[at]
-            if (line[:1] in _BESIDE and _beside(line)) or (odd and not _is_text(line)):
+            if (line[:1] in beside and _beside(line)) or (odd and not _is_text(line)) or (quoted and b'"' in line):
                 return at, places, cells
             if step and line.startswith(step) and line.count(sign) == n_signs:
                 continue
@@ -180,12 +185,12 @@ class _Reader:
     def take(self, number: int, line: bytes) -> Iterator[tuple[int, list[bytes]]]:
         """Yield the record that ends with a line, where one does."""
         cells = self.header.split(line.rstrip(b"\r\n"))
-        if line[:1] in _BESIDE and self._skips(line):
+        if line[:1] in _BESIDE | {self.header.first} and self._skips(line):
             return
         if not self.begun and len(cells) == self.header.width and line.strip():
             yield number, cells
             return
-        whole = len(cells) == self.header.width
+        whole = len(cells) == self.header.width and not (self.begun and self._is_open(self.begun[0]))
         if self.begun and not whole:
             yield from self._go_on(number, line, len(cells))
             return
@@ -198,6 +203,10 @@ class _Reader:
                     what = "longer by the delimiter inside a text, and put together so that it makes sense"
                     self._complaints.add(what, number)
                 yield number, joined
+            elif self.header.delimiter == b"," and self.header.lists:
+                self._complaints.add(
+                    _FELL_APART, number, f"{len(cells)} cells where the header has {self.header.width}"
+                )
             else:
                 self._complain(number, f"{len(cells)} cells where the header has {self.header.width}")
         elif line.strip():
@@ -218,6 +227,8 @@ class _Reader:
         """Add a line to a record that was begun; it ends with it, or neither is one."""
         together = b"\n".join([*self.begun, line.rstrip(b"\r\n")])
         n_found = self._n_found + n_cells - 1
+        if self.header.quoted:
+            n_found = self._n_found if self._is_open(together) else len(self.header.split(together))
         self._n_lines += 1
         if n_found > self.header.width + self.header.closed or self._n_lines > _MOST_LINES:
             self.give_up()
@@ -229,13 +240,17 @@ class _Reader:
             self.give_up()
             return
         cells = self.header.split(together)
-        if len(cells) == self.header.width:
+        if len(cells) == self.header.width and not self._is_open(together):
             self.begun = []
             yield self._place, cells
 
+    def _is_open(self, text: bytes) -> bool:
+        """Return whether a quote in it is not closed."""
+        return self.header.quoted and text.count(b'"') % 2 == 1
+
     def _skips(self, line: bytes) -> bool:
         """Return whether a line is none of a record: a header, which counts from here on, dashes, a date."""
-        marked = any(mark in line for mark in _MARKS)
+        marked = _is_marked(line)
         if self.begun and not marked:
             return False
         if marked and (found := header(line)) and found.kind == self.header.kind:
@@ -251,7 +266,13 @@ class _Reader:
 
 def _beside(line: bytes) -> bool:
     """Return whether a line may be none of a record."""
-    return any(mark in line for mark in _MARKS) or _is_none(line)
+    return _is_marked(line) or _is_none(line)
+
+
+def _is_marked(line: bytes) -> bool:
+    """Return whether a line may be a header."""
+    lower = line.lower()
+    return any(mark in lower for mark in _MARKS)
 
 
 def _is_none(line: bytes) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from headway.sources import files, slurm_fields
+from headway.sources import files, slurm_fields, slurm_lists
 
 SACCT: Final = "sacct"
 SQUEUE: Final = "squeue"
@@ -38,6 +39,23 @@ _FREE: Final = frozenset({
     "StdOut", "StdErr", "StdIn", "NAME", "COMMAND", "COMMENT", "DEPENDENCY", "REASON", "NODELIST(REASON)", "WORK_DIR",
 })  # fmt: skip
 """Columns in which anything may stand, the delimiter too."""
+_LISTED: Final = re.compile(r"TRES|GRES", re.IGNORECASE)
+"""How columns are called in which a comma stands between resources."""
+_OWN: Final = frozenset({
+    "jobidraw", "jobname", "elapsedraw", "alloctres", "reqtres", "allocgres", "reqgres", "allocnodes", "nnodes",
+    "nodelist", "nodelist(reason)", "exitcode", "derivedexitcode", "ncpus", "alloccpus", "reqcpus", "timelimitraw",
+    "submitline", "tres_alloc", "tres_per_node", "array_job_id", "gres_used",
+})  # fmt: skip
+"""Columns in lower case that few others than Slurm call so."""
+_SPELLINGS: Final = [
+    {name.lower(): name for name in names}
+    for names in ([name for name in COLUMNS if not name.isupper()], [*filter(str.isupper, COLUMNS)], NODE_COLUMNS)
+]
+"""What ``sacct``, ``squeue`` and ``sinfo`` call their columns, by the same in lower case."""
+_LOOSE: Final = re.compile(
+    r'"?([A-Za-z][\w/]*(?::[A-Z])*(?:\([A-Za-z/]*\))?)((?:\([^()]*\)|\[[^][]*\]|%-?\d+)*)"?', re.ASCII
+)
+"""The name of a column, with a width or a unit after it, and in quotes."""
 _NAME: Final = re.compile(r"[A-Z][\w/]*(?::[A-Z])*(?:\([A-Z/]*\))?")
 DASHES: Final = re.compile(rb"-+(?: +-+)* *")
 _JOB: Final = re.compile(r"\d{1,20}(?:[_+.].*)?", re.ASCII)
@@ -55,6 +73,9 @@ class Header:
         closed: Whether it stands after the last one too.
         free: The places of columns in which the delimiter may stand.
         spans: By column, the first and last place of its characters, where columns are that wide.
+        lists: The places of columns in which resources stand, with commas between them.
+        first: The first letter of its line.
+        quoted: Whether names are in quotes, as cells are then.
     """
 
     kind: str
@@ -64,6 +85,9 @@ class Header:
     closed: bool = False
     free: tuple[int, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
+    lists: frozenset[int] = frozenset()
+    first: bytes = b""
+    quoted: bool = False
 
     @cached_property
     def n_delimiters(self) -> int:
@@ -82,6 +106,8 @@ class Header:
         if not self.delimiter:
             return line.split()
         cells = line.split(self.delimiter)
+        if b'"' in line and (self.quoted or len(cells) != self.n_delimiters + 1):
+            cells = _unquoted(line, self.delimiter) or cells
         if self.closed and len(cells) == self.width + 1 and not cells[-1].strip():
             cells.pop()
         return cells
@@ -97,15 +123,23 @@ class Header:
 
     def realigned(self, cells: list[bytes]) -> list[bytes] | None:
         """Return cells of which some are parts of one, put together; None where they make no sense."""
+        if self.delimiter == b"," and self.lists:
+            tried = slurm_lists.joined(cells, self.width, self.lists)
+            if tried and self.plausible(self.row(tried)):
+                return tried
         extra = len(cells) - self.width
         if extra >= self.width - 1:
             return None  # more than one record
         for at in self.free:
             joined = (self.delimiter or b" ").join(cells[at : at + extra + 1])
             tried = [*cells[:at], joined, *cells[at + extra + 1 :]]
-            if self.plausible(self.row(tried)):
+            if self.plausible(self.row(tried)) and not (self.delimiter == b"," and self._is_torn(tried)):
                 return tried
         return None
+
+    def _is_torn(self, cells: Sequence[bytes]) -> bool:
+        """Return whether resources stand in cells that are no lists of them."""
+        return any(slurm_lists.has_resource(cell) for at, cell in enumerate(cells) if at not in self.lists)
 
     def plausible(self, row: Row) -> bool:
         """Return whether a record's job, state and moments are such."""
@@ -130,6 +164,9 @@ def header(line: bytes) -> Header | None:
         >>> found = header(b"JobID|#State|#Start|#End|#")
         >>> found.kind, found.delimiter, found.closed, list(found.columns.values())
         ('sacct', b'|#', True, ['job', 'state', 'start', 'end'])
+        >>> found = header(b'#jobid%20|state|start|end')
+        >>> found.kind, found.delimiter, list(found.columns.values())
+        ('sacct', b'|', ['job', 'state', 'start', 'end'])
         >>> header(b"job,state") is None
         True
     """
@@ -138,16 +175,58 @@ def header(line: bytes) -> Header | None:
     text = line.decode().strip(" \r\n")
     names = _NAME.findall(text)
     between = [part.strip(" ") for part in _NAME.split(text)]
-    if len(names) < 2 or between[0] or len(set(between[1:-1])) != 1 or between[-1] not in {"", between[1]}:
-        return None
-    kind = _kind(names)
-    if kind is None:
-        return None
+    if not _are_between(between) or not (kind := _kind(names)):
+        return _loose(text)
+    if kind == SQUEUE and sum(name.lower() in _SPELLINGS[0] for name in names) > sum(name in COLUMNS for name in names):
+        kind, names = SACCT, [_SPELLINGS[0].get(name.lower(), name) for name in names]
+    return _header(kind, names, between, text)
+
+
+def _are_between(between: Sequence[str]) -> bool:
+    """Return whether what stands before, between and after names are delimiters."""
+    return len(between) > 2 and not between[0] and len(set(between[1:-1])) == 1 and between[-1] in {"", between[1]}
+
+
+def _header(kind: str, names: Sequence[str], between: Sequence[str], text: str) -> Header:
     known = NODE_COLUMNS if kind == SINFO else COLUMNS
     last = {known[name]: index for index, name in reversed(list(enumerate(names))) if name in known}
     columns = dict(sorted((index, meaning) for meaning, index in last.items()))
     free = tuple(index for index in reversed(range(len(names))) if names[index] in _FREE)
-    return Header(kind, columns, len(names), between[1].encode(), bool(between[-1]), free)
+    lists = frozenset(index for index, name in enumerate(names) if _LISTED.search(name))
+    delimiter, closed = between[1].encode(), bool(between[-1])
+    first, quoted = text[:1].encode(), '"' in text
+    return Header(kind, columns, len(names), delimiter, closed, free, lists=lists, first=first, quoted=quoted)
+
+
+def _loose(text: str) -> Header | None:
+    """Return the header that a line is but for case, quotes, a mark before it, or widths and units after names."""
+    if text.lower().find("jobid") < 0 and "NODE" not in text and "HOSTNAMES" not in text:
+        return None
+    begun = text.lstrip("# ") if text.startswith("#") else text
+    found = _LOOSE.split(begun)
+    between = [part.strip(" ") for part in found[::3]]
+    if not _are_between(between) or not between[1]:
+        return None
+    names = [name if name.upper() in COLUMNS else name.partition("(")[0] for name in found[1::3]]
+    if kind := _kind(names):
+        return _header(kind, names, between, text)
+    lower = {name.lower() for name in names}
+    spelled = max(_SPELLINGS, key=lambda known: len(lower & known.keys()))
+    if not lower & _OWN and (between[1] == "," or not lower <= spelled.keys()):
+        return None  # others than Slurm may call columns so
+    names = [spelled.get(name.lower(), name) for name in names]
+    kind = _kind(names) if len(lower & spelled.keys()) > 2 else None
+    return _header(kind, names, between, text) if kind else None
+
+
+def _unquoted(line: bytes, delimiter: bytes) -> list[bytes] | None:
+    """Return cells some of which are in quotes, as in CSV; None where they are not to be read so."""
+    try:
+        text = line.decode("utf-8", "surrogateescape")
+        (cells,) = csv.reader([text], delimiter=delimiter.decode())
+    except (csv.Error, TypeError, ValueError):
+        return None
+    return [cell.encode("utf-8", "surrogateescape") for cell in cells]
 
 
 def _kind(names: list[str]) -> str | None:

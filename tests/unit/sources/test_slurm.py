@@ -12,6 +12,7 @@ from headway.ledger.pool import account_pool
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.slurm import Slurm
+from headway.sources.slurm_table import header
 
 H = 3600
 SACCT = "JobID|JobName|User|Account|Partition|State|Submit|Eligible|Start|End|ElapsedRaw|AllocTRES|ReqTRES"
@@ -49,6 +50,9 @@ def device_s(found):
 
 def said(found, words):
     return [line for line in found.warnings if words in line]
+
+
+QUOTED = ",".join(f'"{cell}"' for cell in DAY.replace("gpu=8|", "gpu=8,cpu=9|", 1).split("|"))
 
 
 # Real files
@@ -121,6 +125,57 @@ def test_delimiters_and_line_ends(tmp_path, delimiter, closed, end):
     assert (job.id, job.name, job.user, job.account, job.partition) == ("7", "train", "ana", "lm", "gpu")
     assert (job.milli, job.state) == (8000, "completed")
     assert [(at - job.submit_ns) // 10**9 // H for at in (job.start_ns, job.end_ns)] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{SACCT.lower()}\n{DAY}\n{SACCT.lower()}\n",
+        f"{SACCT.upper()}\n{DAY}\n",
+        f"#{SACCT}\n{DAY}\n#{SACCT}\n",
+        f"# {SACCT.lower()}\n{DAY}\n",
+        f"{SACCT.replace('JobID', 'JobID%20').replace('State', 'State%-12')}\n{DAY}\n",
+        f"{SACCT.replace('ElapsedRaw', 'ElapsedRaw(s)').replace('Start', 'Start[UTC]')}\n{DAY}\n",
+        ",".join(f'"{name}"' for name in SACCT.split("|")) + f"\n{QUOTED}\n",
+        SACCT.replace("|", ",").lower() + f"\n{QUOTED}\n",
+        ",".join(f'"{name}"' for name in SACCT.split("|")) + "\n" + QUOTED.replace("train", 'tr\n""ai"",n') + "\n",
+    ],
+)
+def test_headers_that_were_changed(tmp_path, text):
+    found = pool(tmp_path / "sacct", text)
+    (job,) = found.jobs
+    assert (job.id, job.user, job.partition, job.milli, job.state) == ("7", "ana", "gpu", 8000, "completed")
+    assert job.name in {"train", 'tr"ai",n'}
+    assert not said(found, "left out")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "jobid and state", "jobid,user,state,start,end", "jobid,user,vc,gpu_num,state,submit_time,start_time,duration",
+        "jobid\tuser\tgpu_num\tstate\tstart_time", "node,state,gres", "#jobid", "JobID%20", '"JobID"', "jobid|x|y|z",
+    ],
+)  # fmt: skip
+def test_headers_of_others(line):
+    assert header(line.encode()) is None
+
+
+def test_resources_that_fell_apart_at_the_delimiter(tmp_path):
+    head = "JobID,State,Start,End,AllocTRES,ReqTRES,NNodes,Comment\n"
+    row = ",COMPLETED,2024-03-05T02:00:00,2024-03-05T03:00:00,"
+    rows = [
+        f"7{row}billing=8,cpu=4,gres/gpu=2,cpu=4,gres/gpu=1,1,\n",
+        f"8{row},cpu=4,gres/gpu=3,1,\n",
+        f"9{row}cpu=1,gres/gpu=5,,1,lr\n",
+        f"10{row}cpu=1,mem=7,gres/gpu=5,billing=3,1,\n",
+        f"11{row}cpu=1,cpu=1,1,lr=1,bs=2\n",
+    ]
+    found = pool(tmp_path / "sacct", head + "".join(rows))
+    assert {job.id: job.milli for job in found.jobs} == {"7": 2000, "8": 3000, "9": 5000, "11": 0}
+    assert said(found, "line 5 is no record, left out: the delimiter is inside a cell")
+    assert said(found, "--delimiter='|'")
+    with pytest.raises(SourceError, match="inside a cell"):
+        pool(tmp_path / "one", "JobID,Start,End,AllocTRES,ReqTRES\n7,None,None,cpu=1,gres/gpu=1,mem=1\n")
 
 
 def test_columns_of_fixed_width(tmp_path):
