@@ -13,6 +13,7 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Restored, Saved, Span
 from headway.ledger.history import Process, Rows, Run
+from headway.sources.column import Column
 from headway.sources.stepcolumns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering, parts, search
 from headway.sources.text import clean
 from headway.units import show_seconds
@@ -162,30 +163,37 @@ class _Building:
 
     def _counts(self, lines: Lines, attempts: Sequence[_Attempt]) -> Ints:
         """Return how many steps each line stands for."""
-        given = lines.count > 0
-        apart = np.diff(lines.step, prepend=lines.step[:1])
-        inside = np.ones(len(lines), bool)
-        inside[[attempt.first for attempt in attempts if attempt.first < len(lines)]] = False
-        common = self.log.usual or _usual(apart[inside])
-        counts = apart.astype(np.int64)
+        counts, n_lost, places = Column(), 0, 0
+        where: int | None = None
         for attempt in attempts:
-            if attempt.first < attempt.last:
-                part = slice(attempt.first + 1, attempt.last)
-                own = _usual(apart[part]) if attempt.last - attempt.first > _ENOUGH else common
-                np.minimum(counts[part], own, out=counts[part])
-                counts[attempt.first] = self._first_count(int(lines.step[attempt.first]), attempt, own)
-        # What was not timed reaches from line to line, whatever lies between.
-        np.copyto(counts, apart, where=inside & (lines.took == UNKNOWN))
-        lost = inside & ~given & (apart > counts)
-        if lost.any():
-            where = int(lines.line[np.argmax(lost)])
-            n_lost = int((apart[lost] - counts[lost]).sum())
-            self.log.bad.add(f"after steps that are missing, {n_lost} in all, left out", where, count=int(lost.sum()))
-        np.maximum(counts, 1, out=counts)
-        if given.any():
-            counts = np.where(given, lines.count, counts)
-        is_same = len(counts) > 0 and int(counts.min()) == int(counts.max())
-        return np.broadcast_to(counts[0].copy(), len(counts)) if is_same else counts
+            if attempt.first == attempt.last:
+                continue
+            step = lines.step[attempt.first : attempt.last]
+            own = _usual(step) if len(step) > _ENOUGH else self._common(lines, attempts)
+            first = self._first_count(int(step[0]), attempt, own)
+            counts.extend(np.array([int(lines.count[attempt.first]) or first]))
+            for part in parts(len(step) - 1):
+                some = slice(attempt.first + 1 + part.start, attempt.first + 1 + part.stop)
+                apart = np.diff(step[part.start : part.stop + 1].astype(np.int64))
+                given = lines.count[some]
+                # What was not timed reaches from line to line, whatever lies between.
+                found = np.where(lines.took[some] == UNKNOWN, apart, np.minimum(apart, own))
+                lost = (given == 0) & (apart > found)
+                if lost.any():
+                    where = int(lines.line[some][lost][0]) if where is None else where
+                    n_lost, places = n_lost + int((apart - found)[lost].sum()), places + int(lost.sum())
+                counts.extend(np.where(given > 0, given, np.maximum(found, 1)))
+        if places:
+            self.log.bad.add(f"after steps that are missing, {n_lost} in all, left out", where, count=places)
+        return counts.values()
+
+    def _common(self, lines: Lines, attempts: Sequence[_Attempt]) -> int:
+        """Return how many steps a line stands for in an attempt that is too short to say it itself."""
+        if not self.log.usual:
+            apart = np.diff(lines.step)
+            apart[[attempt.first - 1 for attempt in attempts if 0 < attempt.first < len(lines)]] = 0
+            self.log.usual = _commonest(apart)
+        return self.log.usual
 
     def _first_count(self, step: int, attempt: _Attempt, usual: int) -> int:
         begun = [mark.step for mark in attempt.marks if mark.kind == "restored" and mark.step < step]
@@ -368,12 +376,21 @@ def _times(one: Ints, count: Ints) -> Ints:
     return np.where(one > BOUND_PER // count, BOUND_PER, one * count)
 
 
-def _usual(apart: Ints) -> int:
-    """Return the commonest difference, the smallest of several; 1 where there is none."""
-    apart = apart[apart > 0]
-    if len(apart) and (least := int(apart.min())) == int(apart.max()):
-        return least
-    values, counts = np.unique(apart, return_counts=True)
+def _usual(step: Ints) -> int:
+    """Return by how much step numbers usually grow."""
+    usual = 0
+    for part in parts(len(step) - 1, 1 << 13):
+        apart = np.diff(step[part.start : part.stop + 1])
+        lower, upper = int(apart.min()), int(apart.max())
+        if lower != upper or lower <= 0 or usual not in {0, lower}:
+            return _commonest(np.diff(step))
+        usual = lower
+    return usual or 1
+
+
+def _commonest(apart: Ints) -> int:
+    """Return the commonest difference above 0, the smallest of several; 1 where there is none."""
+    values, counts = np.unique(apart[apart > 0], return_counts=True)
     return int(values[np.argmax(counts)]) if len(values) else 1
 
 
