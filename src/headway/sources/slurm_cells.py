@@ -29,7 +29,9 @@ _ZONED: Final = _LENGTH + len("+0100")
 _SIGNS: Final = np.frombuffer(b"--T::", np.uint8)
 _SIGNS_AT: Final = [4, 7, 10, 13, 16]
 _DIGITS_AT: Final = [at for at in range(_LENGTH) if at not in _SIGNS_AT]
-_YEARS_S: Final = [int(np.datetime64(year, "s").astype(np.int64)) for year in ("1971", "2101")]
+_YEARS: Final = (1971, 2100)
+_EPOCH_S: Final = range(31536000, 4133980800)
+"""The seconds of those years since the Unix epoch."""
 
 
 def text(cell: bytes) -> str:
@@ -80,14 +82,26 @@ def moments(cells: Sequence[bytes]) -> tuple[Ints, Which]:
     zoned &= (hours < 24) & (minutes < 60)
     found = np.full(len(cells), UNSURE)
     read = local | zoned
-    try:
-        seconds = texts[read].astype(f"S{_LENGTH}").astype("datetime64[s]").astype(np.int64)
-    except ValueError:  # a day or an hour that there is not
-        return found, local
+    seconds = _seconds(chars[read][:, _DIGITS_AT].astype(np.int64) - 48)
     off = np.where(ahead, 1, -1) * (hours * 3600 + minutes * 60) * zoned
-    inside = (seconds >= _YEARS_S[0]) & (seconds < _YEARS_S[1])
-    found[read] = np.where(inside, (seconds - off[read]) * NS_PER_S, UNSURE)
+    found[read] = np.where(seconds == UNSURE, UNSURE, (seconds - off[read]) * NS_PER_S)
     for at in np.flatnonzero(~read).tolist():
         if cells[at] in _NOTHING:
             found[at] = UNTOLD
+        elif cells[at].isdigit() and len(cells[at]) < len("31536000000") and int(cells[at]) in _EPOCH_S:
+            found[at] = int(cells[at]) * NS_PER_S
     return found, local
+
+
+def _seconds(digits: Ints) -> Ints:
+    """Return moments of the digits of year, month, day, hour, minute and second, ``(n, 14)`` [s]."""
+    year = digits[:, :4] @ [1000, 100, 10, 1]
+    month, day, hour, minute, second = (digits[:, at] * 10 + digits[:, at + 1] for at in range(4, 14, 2))
+    fits = (year >= _YEARS[0]) & (year <= _YEARS[1]) & (month >= 1) & (month <= 12) & (day >= 1)
+    months = np.where(fits, (year - 1970) * 12 + month - 1, 0)
+    begin, end = (
+        first.view("datetime64[M]").astype("datetime64[D]").astype(np.int64) for first in (months, months + 1)
+    )
+    fits &= (day <= end - begin) & (hour < 24) & (minute < 60) & (second < 60)
+    found: Ints = np.where(fits, ((begin + day - 1) * 24 + hour) * 3600 + minute * 60 + second, UNSURE)
+    return found

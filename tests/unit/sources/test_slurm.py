@@ -5,11 +5,13 @@ import json
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from data import real
 from headway.errors import SourceError
 from headway.ledger.pool import account_pool
-from headway.sources import files
+from headway.sources import files, slurm_attempts, slurm_columns, slurm_fields, slurm_gpus, slurm_jobs
 from headway.sources.asked import Asked
 from headway.sources.slurm import Slurm
 from headway.sources.slurm_table import header
@@ -574,3 +576,97 @@ def test_what_is_not_of_slurm(tmp_path, text):
     path.write_text(text)
     assert Slurm().recognise(path, files.head(path))
     assert Slurm().recognise(tmp_path, b"")
+
+
+# Many at once, and one by one
+
+
+ODD = {
+    "JobID": ["8", "9_1", "9_[1-4%2]", "7.batch", "8.0", "5+0", "x", "123+", "", " 7 ", "7"],
+    "JobName": ["é", "a b", "\x1b[1mred", "n" * 300, ""],
+    "User": ["bo", "", " ana ", "us+"],
+    "State": ["RUNNING", "PENDING", "CANCELLED by 7", "Tuesday", "", "OUT_OF_ME+"],
+    "Submit": ["Unknown", "2024-02-30T00:00:00", "1709600400", "2024-03-05T01:00:00+0100", "1970-01-01T00:00:00", "0"],
+    "Eligible": ["None", "2024-03-05T01:30:00", "2024-03-05T01:30:00Z"],
+    "Start": [
+        "Unknown",
+        "",
+        "2024-03-05T05:00:00",
+        "2024-03-05T25:00:00",
+        "2024-03-05T00:30:00.5",
+        "2024-03-05T01:00:00",
+    ],
+    "End": ["Unknown", "2024-03-05T01:00:00", "2101-01-01T00:00:00", "2024-03-05T06:00:00-0000", "N/A"],
+    "ElapsedRaw": ["", "3600", "7200", "x", "9" * 19, "9" * 25, "1-00:00:00"],
+    "AllocTRES": ["", "gres/gpu=1+", "cpu=2", "gres/gpu:a100_1g.5gb=2", "4 gpus", "gres/gpu=" + "9" * 30],
+    "ReqTRES": ["", "gres/gpu=3", "N/A"],
+}
+
+
+@st.composite
+def sacct_rows(draw):
+    names = SACCT.split("|")
+    lines = []
+    for n in range(draw(st.integers(1, 9))):
+        cells = dict(zip(names, DAY.replace("7|", f"{draw(st.integers(6, 8))}|", 1).split("|"), strict=True))
+        for name in draw(st.lists(st.sampled_from(sorted(ODD)), max_size=2)) if n % 2 else ():
+            cells[name] = draw(st.sampled_from(ODD[name]))
+        lines.append("|".join(cells.values()))
+    return "\n".join([SACCT, *lines, ""])
+
+
+def read(path, text, monkeypatch, **limits):
+    """Return what is read where the limits on what is looked at together are these."""
+    with monkeypatch.context() as patched:
+        for name, value in limits.items():
+            patched.setattr(f"headway.sources.slurm_{name.replace('__', '._')}", value)
+        path.write_text(text)
+        try:
+            (found,) = Slurm().load(path, Asked())
+        except SourceError as error:
+            return str(error)
+    return sorted(map(repr, found.jobs)), found.begin_ns, found.end_ns, found.totals_ns, list(found.warnings)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=sacct_rows())
+def test_columns_say_what_single_records_say(tmp_path, monkeypatch, text):
+    single = read(tmp_path / "sacct", text, monkeypatch, columns__FEW=1 << 30)
+    for limits in ({"columns__ODD": 1}, {"columns__ODD": 1, "rows__BLOCK": 99, "jobs__FEW": 2}):
+        assert read(tmp_path / "sacct", text, monkeypatch, columns__FEW=1, **limits) == single
+
+
+def test_jobs_that_are_told_again_and_again_are_kept_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm_jobs, "_FEW", 8)
+    monkeypatch.setattr(slurm_columns, "_FEW", 2)
+    sizes = []
+    once = slurm_attempts.once
+    monkeypatch.setattr(slurm_attempts, "once", lambda jobs: sizes.append(len(jobs)) or once(jobs))
+    rows = [DAY.replace("7|", f"{n}|", 1) for n in range(5)]
+    (tmp_path / "sacct").write_text("\n".join([SACCT, *[line for _ in range(40) for line in [*rows, SACCT]], ""]))
+    (found,) = Slurm().load(tmp_path / "sacct", Asked())
+    assert len(found.jobs) == 5
+    assert said(found, "counts once: 195")
+    assert max(sizes) < 20
+
+
+def test_many_attempts_of_one_job(tmp_path):
+    starts = [f"2024-03-05T{n // 3600:02}:{n // 60 % 60:02}:{n % 60:02}" for n in range(5000)]
+    rows = [DAY.replace("2024-03-05T02:00:00", start).replace("10800", "") for start in starts]
+    waiting = DAY.replace("COMPLETED", "PENDING").replace(
+        "2024-03-05T02:00:00|2024-03-05T05:00:00|10800", "Unknown|Unknown|0"
+    )
+    found = pool(tmp_path / "sacct", "\n".join([SACCT, waiting, *rows, waiting, *rows, ""]))
+    assert len(found.jobs) == 5000
+
+
+def test_long_texts_are_not_kept(tmp_path):
+    rows = [DAY.replace("7|", f"{n}|", 1).replace("gres/gpu=8", f"gres/gpu=8,x{n}{'y' * 5000}=1", 1) for n in range(99)]
+    assert {job.milli for job in pool(tmp_path / "sacct", "\n".join([SACCT, *rows, ""])).jobs} == {8000}
+    assert max(map(len, slurm_gpus._MILLI)) < 1000
+
+
+@pytest.mark.parametrize("nodes", ["a" * 99999 + "[0-199999]", f"a[{'0' * 4000}-199999]", "[1]" * 99999])
+def test_names_of_nodes_that_would_fill_the_memory(nodes):
+    with pytest.raises(ValueError, match=r"node|numbers"):
+        slurm_fields.nodes(nodes)
