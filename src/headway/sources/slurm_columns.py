@@ -41,7 +41,7 @@ class _Told:
         labels: As `headway.ledger.jobs.Jobs.add_columns` has them.
         kind: Whether it waits, holds its devices, or has ended.
         milli: Devices in thousandths.
-        bare: Which name no resource.
+        bare, sliced: Which name no resource, or slices of devices.
         submit, start, end, eligible, elapsed: In nanoseconds, as Slurm has them.
         local: Which of the moments that count have no zone.
     """
@@ -53,6 +53,7 @@ class _Told:
     kind: Ints
     milli: Ints
     bare: Which
+    sliced: Which
     submit: Ints
     start: Ints
     end: Ints
@@ -136,11 +137,11 @@ class Columns:
 
         states = placed("state", self._states)
         user, account, partition = (placed(name, self._labels) for name in ("user", "account", "partition"))
-        milli, bare = self._size(named, columns)
+        milli, bare, sliced = self._size(named, columns)
         submit, start, end, eligible = (values for values, _ in moments.values())
         told = _Told(
             odd, ids, cells.names(columns[named["name"]]) if "name" in named else [b""] * n,
-            (states // 3, user, account, partition), states % 3, milli, bare,
+            (states // 3, user, account, partition), states % 3, milli, bare, sliced,
             submit, start, end, eligible, self._elapsed(named, columns), local,
         )  # fmt: skip
         told.local = moments["submit"][1] | moments["start"][1] | moments["end"][1]
@@ -156,6 +157,7 @@ class Columns:
         if lives.any():
             attempts.seen_ns = max(attempts.seen_ns or 0, int((told.start + told.elapsed)[lives].max()))
         attempts.counts["records"] += int(sure.sum())
+        attempts.sliced |= bool((sure & told.sliced).any())
         if has_sizes:
             attempts.counts["sized"] += int(sure.sum())
             attempts.counts["gpus"] += int((sure & (told.milli > 0)).sum())
@@ -220,10 +222,10 @@ class Columns:
             return np.fromiter(map(int, column), np.int64, len(column)) * NS_PER_S
         return np.fromiter(map(self._lengths.__getitem__, column), np.int64, len(column))
 
-    def _size(self, named: Mapping[str, int], columns: list[tuple[bytes, ...]]) -> tuple[Ints, Which]:
-        """Return devices in thousandths, below none where that is not sure, and which records name no resource."""
+    def _size(self, named: Mapping[str, int], columns: list[tuple[bytes, ...]]) -> tuple[Ints, Which, Which]:
+        """Return devices in thousandths, below none where unsure, and which records name no resource, or slices."""
         sizing, n = _sizing(named), len(columns[0])
-        sizes = np.full(n, 2000 * (self._attempts.devices or 1))
+        sizes = np.full(n, 4000 * (self._attempts.devices or 1))
         if sizing:
             known = self._sizes.setdefault(sizing, fields.Short(partial(self._size_of, sizing)))
             keys = map(b"\0".join, zip(*(columns[named[name]] for name in sizing), strict=True))
@@ -231,18 +233,18 @@ class Columns:
         for name in {"nodes", "n_nodes"} & named.keys() - {*sizing}:
             if b"+" in b"".join(columns[named[name]]):
                 sizes[[cell.rstrip().endswith(b"+") for cell in columns[named[name]]]] = cells.UNSURE
-        return sizes // 2, sizes % 2 == 1
+        return sizes // 4, sizes % 2 == 1, sizes // 2 % 2 == 1
 
     def _size_of(self, sizing: tuple[str, ...], key: bytes) -> int:
-        """Return devices in thousandths, times two, and one more where no resource is named."""
+        """Return devices in thousandths, times four, and one more for no resource, two for slices."""
         row = {name: cells.text(cell) for name, cell in zip(sizing, key.split(b"\0"), strict=True)}
         try:
             for text in row.values():
                 fields.whole(text)
-            milli, bare = self._attempts.size(row)
+            milli, bare, sliced = self._attempts.size(row)
         except (ValueError, fields.CutError):
             return cells.UNSURE
-        return milli * 2 + bare
+        return milli * 4 + bare + 2 * sliced
 
 
 def _sizing(named: Mapping[str, int]) -> tuple[str, ...]:

@@ -174,21 +174,21 @@ class Attempts:
         if not any(name in row for name in DEVICES):
             return 1000 * (self.devices or 1)
         self.counts["sized"] += 1
-        found, bare = self.size(row)
+        found, bare, sliced = self.size(row)
+        self.sliced |= sliced
         self.counts["gpus"] += found > 0
         self.counts["bare"] += bare
         n_tasks = fields.tasks(row.get("job", "")) if state in fields.WAITING else 1
         self.counts["arrays"] += n_tasks > 1
         return min(found * n_tasks, 1000 * fields.MOST_DEVICES)
 
-    def size(self, row: Row) -> tuple[int, bool]:
-        """Return how many devices the columns of a record tell, in thousandths, and whether they name no resource.
+    def size(self, row: Row) -> tuple[int, bool, bool]:
+        """Return the devices that a record tells, in thousandths, and whether it names no resource, or slices.
 
         Raises:
             CutError: A list of resources is cut.
             ValueError: What it says cannot be read.
         """
-        self.sliced |= any(gpus.sliced(row.get(name, "")) for name in DEVICES)
         named = [gpus.milli(row[name]) for name in ("alloc_tres", "req_tres") if name in row]
         found = next((count for count in named if count), 0)
         if not found:
@@ -198,7 +198,8 @@ class Attempts:
                     found = named[-1] or 0
         if found > 1000 * fields.MOST_DEVICES:
             raise ValueError(f"{gpus.shown(found)} GPUs are more than any machine has")
-        return found, not found and all(count is None for count in named)
+        sliced = any(gpus.sliced(row.get(name, "")) for name in DEVICES)
+        return found, not found and all(count is None for count in named), sliced
 
     def _nodes(self, row: Row) -> int:
         for name in ("nodes", "n_nodes"):
