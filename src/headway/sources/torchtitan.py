@@ -15,13 +15,15 @@ import numpy as np
 from headway.events import CLOSE_REASONS
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
-from headway.sources.moment import MOMENT, moment
+from headway.sources.front import ranks
 from headway.sources.stepcolumns import UNKNOWN
 from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from headway.sources.alike import Spans
 
     Ints = NDArray[np.int64]
 
@@ -36,12 +38,13 @@ _STEP: Final = re.compile(
 _COLOUR: Final = rb"(?:\x1b\[[\d;]{1,20}m)?"
 _NUMBER: Final = rb" {1,8}[\d.,-]{1,10}"
 _PLAIN: Final = re.compile(
-    rb"(?:\[rank(\d{1,7})\]: ?)?\[titan\] (%(moment)s) - root - INFO - "
-    rb"%(c)sstep: {0,8}(\d{1,18}) {1,4}%(c)sloss:%(n)s {1,4}(?:%(c)sgrad_norm:%(n)s {1,4})?"
+    rb"(?:\[rank(?P<rank>\d{1,7})\]: ?)?\[titan\] (?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d) "
+    rb"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d,\d{3}) - root - INFO - "
+    rb"%(c)sstep: {0,8}(?P<step>\d{1,15}) {1,4}%(c)sloss:%(n)s {1,4}(?:%(c)sgrad_norm:%(n)s {1,4})?"
     rb"%(c)smemory:%(n)sGiB\([\d.]{1,6}%%\) {1,4}%(c)s[tw]ps:%(n)s {1,4}(?:%(c)stflops:%(n)s {1,4})?"
-    rb"%(c)smfu: {0,8}(\d{1,3}\.\d{1,4})%%" % {b"c": _COLOUR, b"n": _NUMBER, b"moment": MOMENT}
+    rb"%(c)smfu: {0,8}(?P<mfu>\d{1,3}\.\d{1,4})%%" % {b"c": _COLOUR, b"n": _NUMBER}
 )
-"""The commonest line by far, of which `_Log.take` would say the same."""
+"""The commonest line by far, of which `_Log.take` would say the same; all digits are the same to it."""
 _VALIDATED: Final = re.compile(r"\bvalidate step: *(\d{1,18})\b")
 _STARTS: Final = re.compile(r"\bTraining starts at step (\d{1,18})\b")
 _SAVED: Final = re.compile(r"\bFinished saving the checkpoint\b.{0,80}?\bin ([\d.]{1,20}) seconds")
@@ -83,13 +86,7 @@ class TorchTitan:
             OSError: It cannot be read.
         """
         log = _Log(StepLines(self.name, path))
-        for number, line in log.steps.lines():
-            if (found := _PLAIN.match(line)) and log.take_plain(found, number):
-                continue
-            if _says(line):
-                log.take(line, number)
-            elif (reason := ending(line)) is not None:
-                log.rare.append(_Line(log.last, number, reason))
+        log.steps.read(_learn, log.take_many, log.take)
         log.finish()
         return [log.steps.run(clean(path.stem), asked, devices=log.devices, accelerator=log.accelerator)]
 
@@ -100,6 +97,16 @@ def _says(line: bytes) -> bool:
         if mark in line:
             return True
     return False
+
+
+def _learn(line: bytes) -> Spans | None:
+    """Return where step, mfu, rank and the parts of the time are; see `headway.sources.steplines.StepLines.read`."""
+    if not _says(line):
+        return () if ending(line) is None else None
+    if (found := _PLAIN.match(line)) is None:
+        return None
+    names = ("step", "mfu", "rank", "year", "month", "day", "hour", "minute", "second")
+    return (*(found.span(name) if found[name] else (0, 0) for name in names), (0, 0))
 
 
 @dataclass(slots=True, order=True)
@@ -126,21 +133,24 @@ class _Log:
     accelerator: str | None = None
     last: int = -1
 
-    def take_plain(self, found: re.Match[bytes], number: int) -> bool:
-        """Read a line that is `_PLAIN`; return whether its date is one."""
-        rank, when, step, mfu = found.groups()
-        try:
-            at = moment(when)
-        except ValueError:
+    def take_many(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
+        """Read the lines of many steps, as `_learn` found their numbers; return whether all make sense."""
+        if (at := self.steps.stamps(values[3:])) is None:
             return False
-        self.steps.n_local += 1
-        self.steps.seen(at)
-        self.last = at
-        self.told.extend((at, number, int(step), -1 if rank is None else int(rank)))
-        self.mfu.append(float(mfu) / 100)
+        told = np.stack([at, numbers, values[0].astype(np.int64), ranks(values[2])], axis=1)
+        self.told.frombytes(told.data.cast("B"))
+        self.mfu.frombytes((values[1] / 100).data.cast("B"))
+        self.last = int(at[-1])
         return True
 
-    def take(self, line: bytes, number: int) -> None:
+    def take(self, number: int, line: bytes) -> None:
+        """Read a line."""
+        if _says(line):
+            self._take(line, number)
+        elif (reason := ending(line)) is not None:
+            self.rare.append(_Line(self.last, number, reason))
+
+    def _take(self, line: bytes, number: int) -> None:
         """Read a line that may tell of something."""
         said = bare(line)
         text = said.text
