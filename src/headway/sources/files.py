@@ -16,6 +16,8 @@ MAX_LINE: Final = 1 << 20
 """A longer line is no event and is passed over [bytes]."""
 MAX_UNPACKED: Final = 64 << 30
 """So much of a gzip is unpacked at most [bytes]."""
+_BLOCK: Final = 1 << 18
+"""So much of a file is looked at at once, or a line more [bytes]."""
 _GZIP: Final = b"\x1f\x8b"
 HEAD: Final = 1 << 16
 """How much of a file is looked at to recognise it [bytes]."""
@@ -162,7 +164,7 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     with plain(path) as file:
         number, rest, is_over = 1, b"", False
-        while piece := file.read1(MAX_LINE):
+        while file.peek(1) and (piece := file.read1(_BLOCK)):
             if is_over:  # the beginning of this line was yielded
                 _, newline, piece = piece.partition(b"\n")
                 is_over = not newline

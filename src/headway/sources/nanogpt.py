@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import struct
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +46,7 @@ _MARKS: Final = (
     b" Off ",
     b" On ",
 )
+_FLOAT: Final = struct.Struct("=d")
 _UNIT: Final = {"ms": 1e-3, "s": 1.0}
 
 
@@ -186,11 +189,14 @@ class _Timed:
 
 @dataclass
 class _Iterations:
-    """Lines of nanoGPT: each iteration that is logged with its own time, an evaluation before it included."""
+    """Lines of nanoGPT: each iteration that is logged with its own time, an evaluation before it included.
+
+    The share of the peak of each is in ``mfu``, the bytes of a float in the place of a whole number.
+    """
 
     log: StepLines
     rows: Table = field(default_factory=lambda: Table("line", "step", "took", "at", "rank", "evaluated"))
-    mfu: array[float] = field(default_factory=lambda: array("d"))
+    mfu: array[int] = field(default_factory=lambda: array("q"))
     marks: list[_Mark] = field(default_factory=list)
     evaluated: int = -1
     evaluated_in: tuple[int, int | None] = (0, None)
@@ -204,9 +210,10 @@ class _Iterations:
         evaluated = step == self.evaluated
         self.rows.append((number, step, took, UNKNOWN if at_ns is None else at_ns, rank, evaluated))
         try:
-            self.mfu.append(float(found[4] or "nan") / 100)
+            mfu = float(found[4] or "nan") / 100
         except ValueError:
-            self.mfu.append(float("nan"))
+            mfu = math.nan
+        self.mfu.frombytes(_FLOAT.pack(mfu))
         if evaluated:
             self.evaluated = -1
 
@@ -269,10 +276,8 @@ class _Iterations:
         told += [(place, len(places), ns, is_first) for place, ns, is_first in longer]
         done = 0
         for place, index, ns, is_first in [*sorted(told), (n, -1, 0, False)]:
-            for part in parts(place - done):
-                some = slice(done + part.start, done + part.stop)
-                waits = {} if lost is None else {"below_peak": np.rint(lost[some] * own[some]).astype(np.int64)}
-                self.log.steps(step[some], line=line[some], at=at[some], took=own[some], rank=rank[some], waits=waits)
+            some = slice(done, place)
+            self.log.steps(step[some], line=line[some], at=at[some], took=own[some], rank=rank[some])
             done = place
             if ns:
                 begin = None if at[place] == UNKNOWN else int(at[place]) - int(own[place])
@@ -281,7 +286,11 @@ class _Iterations:
             elif index >= 0:
                 before = int(step[place]) if place < n else int(step[-1]) + 1 if n else 0
                 self._mark(self.marks[index], before)
-        self.rows, self.mfu = Table(), array("d")
+        if lost is not None:  # the one takes the place of the other
+            for part in parts(n):
+                np.frombuffer(self.mfu, np.int64)[part] = np.rint(lost[part] * own[part])
+            self.log.waits["below_peak"] = self.mfu
+        self.rows, self.mfu = Table(), array("q")
 
     def _mark(self, mark: _Mark, before: int) -> None:
         line, at_ns = mark.number, mark.at_ns
