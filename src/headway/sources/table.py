@@ -17,6 +17,7 @@ from headway.sources.table_mapping import Mapping, read, ready
 from headway.sources.table_philly import NAMES, Attempts, is_philly
 from headway.sources.table_plain import label
 from headway.sources.table_records import Records, find_header
+from headway.sources.table_start import header, missing, offer
 from headway.sources.table_times import MISSING, UNITS_NS, number
 from headway.sources.text import Complaints, clean
 
@@ -41,7 +42,7 @@ class Table:
         first = head[:4096].decode("utf-8", "replace").lower().split("\n", 3)[:3]
         if any({"cause", "count"} <= set(line.strip().split(",")) for line in first):
             return _COUNTS
-        return "its columns are those of no ready mapping; give one of your own with --mapping"
+        return f"its columns are those of no ready mapping; give one of your own with --mapping{offer(header(head))}"
 
     def load(self, path: Path, asked: Asked) -> list[Pool]:
         """Return the pools of a table, or of the tables in a folder: nodes go to the jobs of their family."""
@@ -74,9 +75,10 @@ def _found(head: bytes, mappings: Sequence[Mapping]) -> tuple[Mapping, str, tupl
 
 
 def _load(path: Path, mappings: Sequence[Mapping]) -> list[tuple[Mapping, Pool]]:
-    found = _found(files.head(path), mappings)
+    head = files.head(path)
+    found = _found(head, mappings)
     if found is None:
-        raise _unfit(path, mappings)
+        raise _unfit(path, head, mappings)
     mapping, delimiter, names = found
     twice = [name for said in mapping.columns.values() for name in said if names.count(name) > 1]
     if twice:
@@ -209,16 +211,11 @@ def _first(bad: Complaints) -> str:
     return f"; {bad.sentences()[0]}" if len(bad) else ""
 
 
-def _unfit(path: Path, mappings: Sequence[Mapping]) -> SourceError:
+def _unfit(path: Path, head: bytes, mappings: Sequence[Mapping]) -> SourceError:
     if len(mappings) > 1:
-        return _error(path, "its columns are those of no ready mapping", "Give one with --mapping", fits=False)
-    missing = ", ".join(repr(clean(name, 60)) for name in mappings[0].wanted())
-    return _error(
-        path,
-        f"no line near its beginning names all columns of the mapping {mappings[0].name}: {clean(missing, 400)}",
-        "Correct the names in the mapping",
-        fits=False,
-    )
+        step = f"Give one with --mapping{offer(header(head))}"
+        return _error(path, "its columns are those of no ready mapping", step, fits=False)
+    return _error(path, missing(head, mappings[0]), "Correct the names in the mapping", fits=False)
 
 
 def _error(path: Path, why: str, step: str, *, fits: bool = True) -> SourceError:

@@ -1,4 +1,4 @@
-"""Moments of ISO 8601, many at once where all are written alike."""
+"""Moments written as dates and times of day, many at once where all are written alike."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ _LONGEST: Final = len("2020-01-01 00:00:00.000000+00:00")
 _LOOKED_AT: Final = 100
 """Of so many cells one at least shows how the others are written."""
 _DATE_AND_TIME: Final = len("2020-01-01 00:00:00")
-_MARKS: Final = {4: "-", 7: "-", 13: ":", 16: ":"}
+_PLACES: Final = (0, 5, 8, 11, 14, 17)
+_MARKS: Final = ((4, "-"), (7, "-"), (13, ":"), (16, ":"))
+_WIDTHS: Final = {"%Y": 4, "%m": 2, "%d": 2, "%H": 2, "%M": 2, "%S": 2}
 _DAY_S: Final = 86_400
 _MOST_DAYS: Final = 1 << 16
+_BETWEEN: Final = len("2020-01-01")
 _SPACE, _T, _ZERO = ord(" "), ord("T"), ord("0")
 
 
@@ -41,25 +44,58 @@ class Form:
 
     Attributes:
         length: How many characters it has.
-        digits: Of those, digits of a second's fraction.
+        places: Where year, month, day, hour, minute and second are; -1 of those that are not there.
+        marks: What is where besides.
+        digits: How many of a second's fraction there are.
         zone: What names the zone; empty where nothing does.
+        iso: Whether between date and time is a T or a space, as each likes.
     """
 
     length: int
-    digits: int
-    zone: str
+    places: tuple[int, ...]
+    marks: tuple[tuple[int, str], ...]
+    digits: int = 0
+    zone: str = ""
+    iso: bool = False
+
+    @classmethod
+    def told(cls, unit: str) -> Form | None:
+        """Return what a format of `datetime.strptime` says; None where its parts may be of several lengths.
+
+        Example:
+            >>> Form.told("%d.%m.%Y")
+            Form(length=10, places=(6, 3, 0, -1, -1, -1), marks=((2, '.'), (5, '.')), digits=0, zone='', iso=False)
+        """
+        places: dict[str, int] = {}
+        marks = []
+        length = 0
+        for part in re.findall(r"%.|[^%]", unit):
+            if part in places or (part not in _WIDTHS and (part[0] == "%" or not " " <= part <= "~")):
+                return None
+            if part in _WIDTHS:
+                places[part] = length
+            else:
+                marks.append((length, part))
+            length += _WIDTHS.get(part, 1)
+        if not places.keys() >= {"%Y", "%m", "%d"}:
+            return None
+        return cls(length, tuple(places.get(part, -1) for part in _WIDTHS), tuple(marks))
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Form | None:
-        """Return how the first of some texts that is a moment is written; None where none of the first is.
+        """Return how the first of some texts that is a moment of ISO 8601 is written; None where none of the first is.
 
         Example:
-            >>> Form.of(["", "2020-06-09 18:41:01+08:00"])
-            Form(length=25, digits=0, zone='+08:00')
+            >>> form = Form.of(["", "2020-06-09 18:41:01+08:00"])
+            >>> form.length, form.zone
+            (25, '+08:00')
         """
         for text in texts[:_LOOKED_AT]:
             if _DATE_AND_TIME <= len(text) <= _LONGEST and (found := _FORM.fullmatch(text)):
-                return cls(len(text), max(0, len(found[1] or "") - 1), found[2] or "")
+                zone, digits = found[2] or "", max(0, len(found[1] or "") - 1)
+                marks = (*_MARKS, *enumerate(zone, len(text) - len(zone)))
+                marks = (*marks, (_DATE_AND_TIME, ".")) if digits else marks
+                return cls(len(text), _PLACES, marks, digits, zone, iso=True)
         return None
 
 
@@ -92,19 +128,18 @@ class Clock:
                 plain[place] = texts[place].strip().lower() in MISSING
             texts = [text for text, fits in zip(texts, full.tolist(), strict=True) if fits]
         chars = np.frombuffer("".join(texts).encode(), np.uint8).reshape(-1, form.length).T.copy()
-        seconds, good = _seconds(chars)
+        seconds, good = _seconds(chars, form)
         fraction_ns = np.zeros(len(seconds), np.int64)
         for place in range(_DATE_AND_TIME + 1, _DATE_AND_TIME + 1 + form.digits):
             digit = chars[place] - np.uint8(_ZERO)
             good &= digit < 10
             fraction_ns = fraction_ns * 10 + digit
-        if form.digits:
-            fraction_ns *= 10 ** (9 - form.digits)
-            good &= chars[_DATE_AND_TIME] == ord(".")
-        for place, char in enumerate(form.zone.encode(), form.length - len(form.zone)):
-            good &= chars[place] == char
+        fraction_ns *= 10 ** (9 - form.digits) if form.digits else 0
+        keys[full] = seconds * NS_PER_S + fraction_ns
+        if form.iso:
+            good &= (chars[_BETWEEN] == _SPACE) | (chars[_BETWEEN] == _T)
+            keys[full] += chars[_BETWEEN] == _T
         offset_s, known = self._offset_s(seconds, good, form)
-        keys[full] = seconds * NS_PER_S + fraction_ns + (chars[_DATE_AND_TIME - 9] == _T)
         told[full] = (seconds - offset_s) * NS_PER_S + fraction_ns
         plain[full] = good & known
         return told, keys, plain
@@ -141,17 +176,19 @@ class Clock:
             self._offsets.clear()
 
 
-def _seconds(chars: NDArray[np.uint8]) -> tuple[Ints, Bools]:
+def _seconds(chars: NDArray[np.uint8], form: Form) -> tuple[Ints, Bools]:
     """Return the local time of dates and times of day [s since 1970], and which are some.
 
     Args:
         chars: By place in the text and by text.
+        form: How they are written.
     """
-    good = (chars[10] == _SPACE) | (chars[10] == _T)
-    for place, mark in _MARKS.items():
+    good = np.ones(chars.shape[1], bool)
+    for place, mark in form.marks:
         good &= chars[place] == ord(mark)
-    century, years, month, day, hour, minute, second = (_two(chars, place, good) for place in (0, 2, 5, 8, 11, 14, 17))
-    good &= (century == 19) | (century == 20)
+    year, *others = form.places
+    century, years, month, day, hour, minute, second = (_two(chars, place, good) for place in (year, year + 2, *others))
+    good &= (century == 19) | (century == 20)  # what lies further is no plain moment
     good &= (month - 1 < 12) & (hour < 24) & (minute < 60) & (second < 60)
     months = (century.astype(np.int64) * 100 + years - 1970) * 12 + month - 1
     begins = months.astype("M8[M]").astype("M8[D]").astype(np.int64)
@@ -162,7 +199,9 @@ def _seconds(chars: NDArray[np.uint8]) -> tuple[Ints, Bools]:
 
 
 def _two(chars: NDArray[np.uint8], place: int, good: Bools) -> NDArray[np.uint8]:
-    """Return the number that two digits are."""
+    """Return the number that two digits are; 0 where no place is told."""
+    if place < 0:
+        return np.zeros(chars.shape[1], np.uint8)
     tens: NDArray[np.uint8]
     tens, ones = chars[place] - np.uint8(_ZERO), chars[place + 1] - np.uint8(_ZERO)
     good &= (tens < 10) & (ones < 10)

@@ -131,7 +131,8 @@ def read(path: Path) -> Mapping:
     try:
         said = tomllib.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise _bad(path, f"it is no TOML: {error}") from error
+        hint = "; a name with other letters than A to z stands in quotes" if "after a key" in str(error) else ""
+        raise _bad(path, f"it is no TOML: {error}{hint}") from error
     try:
         return _mapping(clean(path.stem), said)
     except ValueError as error:
@@ -148,7 +149,7 @@ def _mapping(name: str, said: dict[str, Any]) -> Mapping:
     _known("key of times", times, _TIME_KEYS)
     mapping = Mapping(
         name, kind, {**must, **may}, frozenset(may.keys() - must.keys()), _texts(said, "totals"),
-        states={state.casefold(): clean(new) for state, new in _texts(said, "states").items()},
+        states={state.lower(): clean(new) for state, new in _texts(said, "states").items()},
         skip={column: frozenset(_list(f"skip.{column}", values)) for column, values in _table(said, "skip").items()},
         requires=tuple(_list("requires", said.get("requires", []))),
         header=tuple(_list("header", said.get("header", []))),

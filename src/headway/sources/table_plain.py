@@ -70,11 +70,12 @@ class Plain:
         amounts: How devices are.
 
     Attributes:
-        able: Whether it can read any: not where moments have a format of their own.
+        able: Whether it can read any: not where moments have a format whose parts are of several lengths.
     """
 
     def __init__(self, mapping: Columns, places: Mapping[str, int], width: int, times: Times, amounts: Amounts) -> None:
-        self.able = times.unit == "iso" or times.unit in UNITS_NS
+        self._form = Form.told(times.unit)
+        self.able = times.unit == "iso" or times.unit in UNITS_NS or self._form is not None
         self._mapping = mapping
         self._places = places
         self._blank = [""] * width
@@ -99,8 +100,8 @@ class Plain:
         moments = {what: np.full(n, UNTOLD) for what in MOMENTS}
         columns = {what: cells[what] for what in MOMENTS if what in cells}
         keys = form = None
-        if self._times.unit == "iso":
-            form = next((found for texts in columns.values() if (found := Form.of(texts))), None)
+        if self._times.unit not in UNITS_NS:
+            form = self._form or next((found for texts in columns.values() if (found := Form.of(texts))), None)
             if form is None:
                 plain[:] = False
             else:
@@ -204,21 +205,24 @@ def _texts(cells: Sequence[str] | None, part: slice, n: int) -> list[bytes]:
 
 def _numbers(texts: Sequence[str], unit_ns: int, origin_ns: int, plain: Bools) -> Ints:
     """Return numbers of a unit as nanoseconds from an origin; a row whose cell is none is not plain."""
-    joined = "".join(texts)
-    if joined.isascii() and joined.isdigit() and all(texts):
+    whole = [text[:-2] if text[-2:] == ".0" else text for text in texts]
+    joined = "".join(whole)
+    if not joined or (joined.isascii() and joined.isdigit()):
         try:
-            found = np.array(list(map(int, texts)), np.int64)
+            found = np.array([int(text or 0) for text in whole], np.int64)
         except (ValueError, OverflowError):
             pass  # of one, too many digits
         else:
             if int(found.max()) <= (_FAR >> 1) // unit_ns and abs(origin_ns) <= _FAR >> 1:
-                return found * unit_ns + origin_ns
+                return np.where([not text for text in texts], UNTOLD, found * unit_ns + origin_ns)
     told = np.full(len(texts), UNTOLD)
     for place, text in enumerate(texts):
+        if text.strip().lower() in MISSING:
+            continue
         try:
             ns = length_ns(text, unit_ns) + origin_ns
         except ValueError:
-            plain[place] &= text.strip().lower() in MISSING
+            plain[place] = False
             continue
         if abs(ns) <= _FAR:
             told[place] = ns

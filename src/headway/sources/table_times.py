@@ -21,6 +21,7 @@ LIMIT_NS: Final = 1 << 62
 """Moments and lengths beyond are damage: 146 years [ns]."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER: Final = re.compile(r"[+-]?(\d{1,25}(\.\d{0,25})?|\.\d{1,25})([eE][+-]?\d{1,2})?", re.ASCII)
+_MOST_DIGITS: Final = 60
 _OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 _SHORTEST: Final = len("2020-01-01 00:00")
 
@@ -36,7 +37,8 @@ def number(text: str) -> Decimal:
         (Decimal('10.50'), Decimal('7'))
     """
     if _NUMBER.fullmatch(text := text.strip()) is None:
-        raise ValueError("is no number")
+        comma = text.count(",") == 1 and len(text) < _MOST_DIGITS and _NUMBER.fullmatch(text.replace(",", "."))
+        raise ValueError("is no number: write its comma as a point" if comma else "is no number")
     return Decimal(text)
 
 
