@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from headway.sources.moment import MOMENT, moment
-from headway.sources.steplines import StepLines, bare, ending, holds, seconds_ns
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.sources.front import ranks
+from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from headway.ledger.history import Run
+    from headway.sources.alike import Spans
     from headway.sources.asked import Asked
+
+    Ints = NDArray[np.int64]
 
 MARK: Final = b"elapsed time per iteration ("
 _LINE: Final = re.compile(rb"iteration +\d+ */ *\d+ *\|[^\r\n]{0,400}?elapsed time per iteration \(m?s\): *[\d.]+")
 _ELAPSED: Final = re.compile(r"elapsed time per iteration \((m?s)\): *([^\s|/]{1,40})")
 _ITERATION: Final = re.compile(r"iteration +(\d{1,20}) */ *\d{1,20} *\|(?:.*\bconsumed samples: *(\d{1,18}))?")
 _PLAIN: Final = re.compile(
-    rb"(?:\[default(\d{1,7})\]:|(\d{1,7}):(?= ))? {0,2}(?:\[(%(moment)s)\] )?"
-    rb"iteration {1,18}(\d{1,18})/ {0,18}\d{1,18} \|"
-    rb"(?: consumed samples: {1,18}(\d{1,18}) \|)?(?: consumed tokens: {1,18}\d{1,18} \|)?"
-    rb" elapsed time per iteration \(ms\): (\d{1,9}\.\d{1,6}) \|" % {b"moment": MOMENT}
+    rb"(?:\[default(?P<rank>\d{1,7})\]:|(?P<number>\d{1,7}):(?= ))? {0,2}"
+    rb"(?:\[(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d) "
+    rb"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d(?:[.,]\d{1,9})?)\] )?"
+    rb"iteration {1,18}(?P<iteration>\d{1,15})/ {0,18}\d{1,18} \|"
+    rb"(?: consumed samples: {1,18}(?P<samples>\d{1,15}) \|)?(?: consumed tokens: {1,18}\d{1,18} \|)?"
+    rb" elapsed time per iteration \(ms\): (?P<elapsed>\d{1,9}\.\d{1,6}) \|"
 )
-"""How the commonest lines by far begin, of which `_iterations` would say the same."""
+"""How the commonest lines by far begin, of which `_iterations` would say the same; all digits are the same to it."""
+_COUNTED: Final = 9
+"""So many digits have counts that are added up at once."""
+_PARTS: Final = ("year", "month", "day", "hour", "minute", "second")
 _REACH: Final = 600
 """So far before its elapsed time an iteration is named, and so far behind it what was skipped [characters]."""
 _LOOKED_AT: Final = 1 << 13
@@ -112,43 +126,52 @@ def read(path: Path) -> Log:
         OSError: It cannot be read.
     """
     log = Log(StepLines(Megatron.name, path))
-    for number, line in log.steps.lines():
+
+    def take(number: int, line: bytes) -> None:
         if MARK in line:
-            if not _plain(log, line, number):
-                _iterations(log, line, number)
+            _iterations(log, line, number)
         elif b", skipped=" in line:
             _scheduled(log, line, number)
         elif _says(line):
             _other(log, line, number)
         elif (reason := ending(line)) is not None:
             log.steps.close(reason, line=number)
+
+    log.steps.read(_learn, partial(_many, log), take)
     _flush(log)
     return log
 
 
-def _plain(log: Log, line: bytes, number: int) -> bool:
-    """Read a line that begins as `_PLAIN` and goes on as plainly; return whether it does."""
+def _learn(line: bytes) -> Spans | None:
+    """Return where the numbers of an iteration are, see `headway.sources.steplines.StepLines.read`."""
+    if MARK not in line:
+        return None if b", skipped=" in line or _says(line) or ending(line) is not None else ()
     found = _PLAIN.match(line)
     if found is None or b"\x1b" in line or not line.isascii() or line.find(MARK, found.end()) >= 0:
+        return None
+    behind = line[: found.end() + _REACH].decode("ascii")
+    lost = {told[1]: told.span(2) for told in _SKIPPED.finditer(behind, found.end())}
+    if len(lost) != behind.count("iterations:") or any(last - first > _COUNTED for first, last in lost.values()):
+        return None
+    names = ("iteration", "samples", "elapsed", "rank" if found["rank"] else "number")
+    spans = [found.span(name) if found[name] else (0, 0) for name in (*names, *_PARTS)]
+    return (lost.get("skipped", (0, 0)), lost.get("nan", (0, 0)), *spans, (0, 0))
+
+
+def _many(log: Log, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
+    """Read the lines of many iterations, as learned; return whether all make sense."""
+    skipped, nan, iteration, samples, elapsed, rank, *time = values
+    took = elapsed * 1e-3
+    if log.scheduled or took.max() > LONGEST / NS_PER_S or (at := log.steps.stamps(time)) is None:
         return False
-    ranked, counted, when, step, samples, elapsed = found.groups()
-    took_ns = seconds_ns(float(elapsed), 1e-3)
-    if took_ns is None:
-        return False
-    iteration = int(step)
-    at_ns = log.scheduled[1] if log.scheduled and log.scheduled[0] == iteration else None
-    if when is not None:
-        try:
-            at_ns = moment(when)
-        except ValueError:
-            return False
-        log.steps.n_local += 1
-        log.steps.seen(at_ns)
-    if log.pending:
-        _flush(log)
-    rank = int(ranked or counted or -1)
-    if log.steps.step(iteration, line=number, at_ns=at_ns, took_ns=took_ns, rank=rank):
-        _iterated(log, samples, line[found.end() : found.end() + _REACH].decode("ascii"))
+    _flush(log)
+    took_ns = np.rint(took * NS_PER_S).astype(np.int64)
+    log.steps.steps(iteration.astype(np.int64), line=numbers, at=at, took=took_ns, rank=ranks(rank))
+    log.started = None
+    if np.isfinite(samples).any():
+        log.samples = int(samples[np.isfinite(samples)][-1])
+    log.n_skipped += int(np.nansum(skipped))
+    log.n_nan += int(np.nansum(nan))
     return True
 
 
@@ -175,7 +198,7 @@ def _iterations(log: Log, line: bytes, number: int) -> None:
         log.steps.bad.add("no step, left out", number, "it is torn")
 
 
-def _iterated(log: Log, samples: str | bytes | None, behind: str) -> None:
+def _iterated(log: Log, samples: str | None, behind: str) -> None:
     """Note what else the line of an iteration says."""
     log.started = None
     if samples:
