@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _SMALL: Final = 1 << 31
 """Numbers from minus that up to it take 4 bytes, others 8."""
 
+_FEW: Final = 1 << 10
+"""Fewer rows than that wait for more before they go to their columns."""
+
 
 class Column:
     """Whole numbers within 64 bits.
@@ -117,8 +120,17 @@ class Table:
 
     def extend(self, *columns: NDArray[Any]) -> None:
         """Append many rows, each column ``(n,)``."""
+        n = len(columns[0])
+        self._n += n
+        if n < _FEW:
+            rows = np.empty((n, len(columns)), np.int64)
+            for place, values in enumerate(columns):
+                rows[:, place] = values
+            self._new.frombytes(rows.data.cast("B"))
+            if len(self._new) >= self._full:
+                self._settle()
+            return
         self._settle()
-        self._n += len(columns[0])
         for column, values in zip(self._columns.values(), columns, strict=True):
             column.extend(values)
 

@@ -278,8 +278,7 @@ class _Building:
             attempt.start, attempt.end = begin[:-1], np.add(own, begin[:-1], out=own)
             total = int(begin[-1])
             after: dict[int, int] = {}
-            for mark in attempt.marks:
-                place = search(numbers, [mark.line])[0]
+            for mark, place in zip(attempt.marks, search(numbers, [mark.line for mark in attempt.marks]), strict=True):
                 mark.at = (int(attempt.end[place - 1]) if place else cursor) + after.get(place, 0)
                 if mark.kind == "span" and mark.took != UNKNOWN:
                     after[place] = after.get(place, 0) + mark.took
@@ -351,11 +350,9 @@ def _before(lines: Lines, marks: Sequence[Mark]) -> list[int]:
     """Return for each mark how many of the lines come before it."""
     if not lines.clocked:
         return search(lines.line, [mark.line for mark in marks])
-    found = []
-    for mark in marks:
-        (low,), (high,) = search(lines.at, [mark.at]), search(lines.at, [mark.at], "right")
-        found.append(low + int((lines.line[low:high] < mark.line).sum()))
-    return found
+    at = [mark.at for mark in marks]
+    rows = zip(marks, search(lines.at, at), search(lines.at, at, "right"), strict=True)
+    return [low + int((lines.line[low:high] < mark.line).sum()) for mark, low, high in rows]
 
 
 def _place(lines: Lines, attempt: _Attempt, mark: Mark) -> int:
