@@ -3,7 +3,9 @@
 import csv
 import gzip
 import json
+import random
 from collections import Counter
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from data import real
 from headway import account
 from headway.errors import ArgumentError, SourceError
 from headway.model.mtbf import Mtbf
-from headway.sources import files
+from headway.sources import files, table_jobs, table_records
 from headway.sources.asked import Asked
 from headway.sources.table import Table, _found
 from headway.sources.table_mapping import read, ready
@@ -376,7 +378,108 @@ def test_lines_beyond_a_mebibyte_are_left_out(tmp_path):
     assert "line 3 is too long and left out" in pool.warnings[0]
 
 
+# Many rows at once
+
+
+MOMENTS = {
+    "s": lambda at: f"{at}",
+    "ms": lambda at: f"{at}.0",
+    "iso": lambda at: f"{START + timedelta(seconds=at)}",
+    "%d.%m.%Y %H:%M:%S": lambda at: f"{START + timedelta(seconds=at):%d.%m.%Y %H:%M:%S}",
+    "%d.%b.%Y %H:%M:%S": lambda at: f"{START + timedelta(seconds=at):%d.%b.%Y %H:%M:%S}",
+}
+START = datetime(2026, 3, 28, 20)  # noqa: DTZ001 - the table gives the zone
+ODD = ["", "NULL", "x", "-5", "1e3", "9" * 30, "4611686018427387904", "2026-03-29 02:30:00", "2026-03-29T03:30:00",
+       "2026-03-29 03:30:00", "2026-02-30 00:00:00", "2026-03-29 01:00:00+02:00", "2026-03-29 01:00:00.5"]  # fmt: skip
+
+
+def odd_table(chance, unit, n_odd):
+    rows = ["id;how;n;asked;from;to;took;waited;rest"]
+    for n in range(300):
+        asked, wait, took = 60 * n, chance.choice([0, 0, 9]), chance.choice([0, 3600, 9000])
+        row = [f"j{n}", chance.choice(["ok", "Bad ", "skip"]), chance.choice("0148"),
+               *map(MOMENTS[unit], (asked, asked + wait, asked + wait + took)),
+               chance.choice(["", f"{took}", "60.0"]), chance.choice(["", f"{wait}"]), "z"]  # fmt: skip
+        for _ in range(n_odd if chance.random() < 0.1 else 0):
+            row[chance.randrange(8)] = chance.choice(ODD)
+        if n_odd and chance.random() < 0.05:
+            row[8] = chance.choice(['"a\nb"', "z;", "z;z", 'a"', "\xff", "\x00", "\r", '"' + "l\n" * 120 + '"'])
+        rows.append(chance.choice(rows) if n_odd and chance.random() < 0.05 else ";".join(row))
+        rows += chance.choices([[], [""], ["# note"]], [9, n_odd, n_odd])[0]
+    return "\n".join([*rows, ""]).encode("latin-1")
+
+
+@pytest.mark.parametrize("unit", MOMENTS)
+@pytest.mark.parametrize("zone", ["", 'zone = "Europe/Berlin"', 'zone = "+05:30"'])
+@pytest.mark.parametrize("n_odd", [0, 1, 3])
+def test_rows_read_together_say_what_each_says_alone(tmp_path, monkeypatch, unit, zone, n_odd):
+    toml = GENERIC + 'duration = "took"\nwait = "waited"\n[skip]\nhow = ["skip"]\n'
+    toml += f'[times]\nunit = "{unit}"\n{zone}'
+    table = odd_table(random.Random(f"{unit}{zone}{n_odd}"), unit, n_odd)
+    (together,) = mapped(tmp_path, toml, table)
+    monkeypatch.setattr(table_records, "_BLOCK", 200)
+    (apart,) = mapped(tmp_path, toml, table)
+    monkeypatch.setattr(table_records, "_BLOCK", 1)
+    monkeypatch.setattr(table_jobs, "_MOST_ODD", -1)
+    (alone,) = mapped(tmp_path, toml, table)
+    assert len(alone.jobs) > 100
+    assert [*together.jobs] == [*apart.jobs] == [*alone.jobs]
+    assert together.warnings == apart.warnings == alone.warnings
+
+
+def test_no_time_in_the_first_row_is_none_and_not_1970(tmp_path):
+    pool = helios(tmp_path, "1,u,vc,2,COMPLETED,,2020-06-10 08:00:00,2020-06-10 09:00:00,3600")
+    assert pool.jobs[0].submit_ns is None
+
+
+def test_a_length_that_leads_beyond_all_times_is_damage(tmp_path):
+    table = f"id,n,from,took\na,1,0,5\nb,1,{1 << 62},{1 << 62}\n"
+    toml = GENERIC.replace('end = "to"', 'duration = "took"') + '[times]\nunit = "ns"\nlengths = "ns"'
+    (pool,) = mapped(tmp_path, toml, table)
+    assert [job.id for job in pool.jobs] == ["a"]
+    assert "line 3 is no job, left out (end would be more than 146 years from 1970)" in pool.warnings[0]
+
+
+def test_states_of_any_language(tmp_path):
+    toml = GENERIC + '[times]\nunit="s"\n[states]\n"SCHLIEßT"="completing"'
+    (pool,) = mapped(tmp_path, toml, "id,n,from,to,how\na,1.0,0,1,Schließt\n")
+    assert [(job.state, job.milli) for job in pool.jobs] == [("completing", 1000)]
+
+
+def test_a_decimal_comma_is_named(tmp_path):
+    (pool,) = mapped(tmp_path, GENERIC + '[times]\nunit="s"', "id;n;from;to\na;1;0;5\nb;1,5;0;5\n")
+    assert "(n: '1,5' is no number: write its comma as a point)" in pool.warnings[0]
+
+
 # What cannot be read at all
+
+
+def test_a_table_of_no_ready_mapping_is_offered_a_beginning(tmp_path):
+    table = "JobID,User,GPUs,Status,Queued At,Start Time,Finished\n1,a,4,ok,5,6,7\n"
+    path = written(tmp_path, table)
+    reason = Table().recognise(path, table.encode())
+    line = reason[reason.index("columns =") : reason.index("}") + 1]
+    assert line == (
+        'columns = {id = "JobID", submit = "Queued At", start = "Start Time", end = "Finished", devices = "GPUs", '
+        'state = "Status", user = "User"}'
+    )
+    (pool,) = mapped(tmp_path, f'{line}\ntimes = {{unit = "s"}}', table)
+    assert (pool.jobs[0].milli, pool.jobs[0].end_ns) == (4000, 7 * 10**9)
+    with pytest.raises(SourceError, match=r"begin one with the line columns = "):
+        load(path)
+    assert "begin one" not in Table().recognise(path, b"epoch,step,train_loss,val_loss\n1,2,3,4\n")
+
+
+def test_the_column_that_a_table_lacks_is_named_with_one_like_it(tmp_path):
+    with pytest.raises(SourceError, match=r"it has no column 'from', which the mapping mine names; it has 'form'"):
+        mapped(tmp_path, GENERIC, "id,n,form,to\na,1,0,1\n")
+    with pytest.raises(SourceError, match=r"no line near its beginning names the columns"):
+        mapped(tmp_path, GENERIC, "a,b\n1,2\n")
+
+
+def test_a_name_that_needs_quotes_is_said(tmp_path):
+    with pytest.raises(ArgumentError, match="stands in quotes"):
+        read(written(tmp_path, '[states]\nläuft = "running"', "mine.toml"))
 
 
 def slug(call):
