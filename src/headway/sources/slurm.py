@@ -229,17 +229,21 @@ class _Reading:
     def _read_table(self, path: Path, found: Header, complaints: Complaints, one: _One) -> None:
         """Read the records of a table."""
         self.kinds.add(found.kind)
-        columns = Columns(self.jobs, lambda place, row: one(place, SQUEUE, row))
+
+        def single(place: int, row: Row) -> None:
+            if not found.delimiter and found.kind != SINFO and "." not in row.get("job", ""):
+                cut = next((row[name] for name in _NAMES if row.get(name, "").endswith("+")), "")
+                if cut:
+                    complaints.add(_CUT_NAME, place, cut)
+            one(place, found.kind, row)
+
+        columns = Columns(self.jobs, single)
         for several in records(path, found, complaints):
-            if found.kind != SINFO and found.delimiter:
+            if found.kind != SINFO:
                 columns.take(several)
                 continue
             for place, row in several.rows():
-                if found.kind != SINFO and "." not in row.get("job", ""):
-                    cut = next((row[name] for name in _NAMES if row.get(name, "").endswith("+")), "")
-                    if cut:
-                        complaints.add(_CUT_NAME, place, cut)
-                one(place, found.kind, row)
+                single(place, row)
 
 
 def _ends(*columns: Ints) -> list[int]:

@@ -20,8 +20,8 @@ _MANY: Final = 64
 """Where a job has more records, those that were submitted at different moments are not held against each other."""
 
 
-def once(jobs: Jobs) -> tuple[Ints, int]:
-    """Return the places of the records that tell each attempt best, and how many others there are.
+def once(jobs: Jobs) -> tuple[Ints | None, int]:
+    """Return the places of the records that tell each attempt best, None for all, and how many others there are.
 
     Two records are of one attempt where they have one start, or where one is of when it waited, and both were
     submitted at once. That of a job that ran counts before that of the queue, its end before none; of two that
@@ -35,13 +35,17 @@ def once(jobs: Jobs) -> tuple[Ints, int]:
         >>> places.tolist(), n_others
         ([2, 3], 2)
     """
+    groups = jobs.several()
+    part = list(islice(groups, _AT_ONCE))
+    if not part:
+        return None, 0
     order = np.arange(len(jobs))
     left = np.ones(len(jobs), bool)
-    groups = jobs.several()
-    while part := list(islice(groups, _AT_ONCE)):
+    while part:
         for places, best in zip(part, _best(jobs, part), strict=True):
             order[places[: len(best)]] = best
             left[places[len(best) :]] = False
+        part = list(islice(groups, _AT_ONCE))
     return order[left], int((~left).sum())
 
 

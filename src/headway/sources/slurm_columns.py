@@ -16,6 +16,7 @@ from headway.sources import slurm_cells as cells
 from headway.sources import slurm_fields as fields
 from headway.sources.slurm_jobs import DEVICES, SLACK_NS, Attempts
 from headway.sources.slurm_rows import Records
+from headway.sources.slurm_table import NAMES, Header
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class _Told:
         bare, sliced: Which name no resource, or slices of devices.
         submit, start, end, eligible, elapsed: In nanoseconds, as Slurm has them.
         local: Which of the moments that count have no zone.
+        timed: Which name a beginning or an end.
     """
 
     odd: Which
@@ -60,6 +62,7 @@ class _Told:
     eligible: Ints
     elapsed: Ints
     local: Which
+    timed: Which
 
     def __post_init__(self) -> None:
         length, ended = self.end - self.start, self.ran & (self.end != UNTOLD)
@@ -99,8 +102,8 @@ class Columns:
         while "cluster" in named and self._attempts.cluster is None and base < end:
             self._single(records, base)  # that of the first job is told from the others
             base += 1
-        if end - base >= _FEW and "start" in named and records.header.job_at >= 0:
-            told = self._read(named, records.header.job_at, list(zip(*records.cells[base:], strict=False)))
+        if end - base >= _FEW and records.header.job_at >= 0:
+            told = self._read(records.header, list(zip(*records.cells[base:], strict=False)))
             odd = np.flatnonzero(told.odd).tolist()
             if len(odd) <= len(told.ids) // _ODD:
                 self._count(told, has_sizes=bool(_sizing(named)))
@@ -117,11 +120,13 @@ class Columns:
     def _single(self, records: Records, at: int) -> None:
         self._one(records.places[at], records.header.row(records.cells[at]))
 
-    def _read(self, named: Mapping[str, int], job_at: int, columns: list[tuple[bytes, ...]]) -> _Told:
-        """Return what columns tell, of which some have names."""
-        n = len(columns[0])
-        ids = cells.bare(columns[job_at])
+    def _read(self, header: Header, columns: list[tuple[bytes, ...]]) -> _Told:
+        """Return what columns tell."""
+        named, n = header.places, len(columns[0])
+        ids = cells.bare(columns[header.job_at])
         odd = ~cells.plain(ids)
+        for name in NAMES & named.keys() if not header.delimiter else ():
+            odd |= [cell.rstrip().endswith(b"+") for cell in columns[named[name]]]
         untold, local = np.full(n, UNTOLD), np.zeros(n, bool)
         moments = dict.fromkeys(("submit", "start", "end", "eligible"), (untold, local))
         for name in moments.keys() & named.keys():
@@ -139,10 +144,14 @@ class Columns:
         user, account, partition = (placed(name, self._labels) for name in ("user", "account", "partition"))
         milli, bare, sliced = self._size(named, columns)
         submit, start, end, eligible = (values for values, _ in moments.values())
+        timed, elapsed = (start != UNTOLD) | (end != UNTOLD), self._elapsed(named, columns)
+        if "start" not in named:
+            end = np.where((end == UNTOLD) & (elapsed > 0), elapsed, end)
+            start = np.where(elapsed > 0, end - elapsed, UNTOLD)
         told = _Told(
             odd, ids, cells.names(columns[named["name"]]) if "name" in named else [b""] * n,
             (states // 3, user, account, partition), states % 3, milli, bare, sliced,
-            submit, start, end, eligible, self._elapsed(named, columns), local,
+            submit, start, end, eligible, elapsed, local, timed,
         )  # fmt: skip
         told.local = moments["submit"][1] | moments["start"][1] | moments["end"][1]
         told.local |= moments["eligible"][1] & told.ran & (submit != UNTOLD)
@@ -151,7 +160,7 @@ class Columns:
     def _count(self, told: _Told, *, has_sizes: bool) -> None:
         """Count what the records tell that are not odd."""
         sure, attempts = ~told.odd, self._attempts
-        attempts.timed |= bool((sure & ((told.start != UNTOLD) | (told.end != UNTOLD))).any())
+        attempts.timed |= bool((sure & told.timed).any())
         attempts.moments.local |= bool((sure & told.local).any())
         lives = sure & told.ran & (told.end == UNTOLD) & (told.elapsed != UNTOLD)
         if lives.any():

@@ -247,7 +247,7 @@ class Attempts:
     def _once(self) -> None:
         """Leave each attempt once, and forget the steps of jobs that have a record of their own."""
         left, n_repeated = slurm_attempts.once(self.kept)
-        if n_repeated:
+        if n_repeated and left is not None:
             self.kept = self.kept.take(left)
             self.counts["repeated"] += n_repeated
         if self._steps:

@@ -141,8 +141,12 @@ class _Reader:
 
     def _plain(self, lines: list[bytes], first: int, end: int, odd: bool) -> tuple[int, list[int], list[list[bytes]]]:
         """Return where lines end that are each a whole record, their places, and their cells."""
-        if self.begun or not self.header.delimiter:
+        if self.begun:
             return first, [], []
+        if not self.header.delimiter:
+            if self.header.job_at < 0:
+                return first, [], []
+            return self._spaced(lines, first, end, odd)
         beside, quoted = _BESIDE | {self.header.first}, self.header.quoted
         sign, n_signs, job_at = self.header.delimiter, self.header.n_delimiters, self.header.job_at
         places: list[int] = []
@@ -167,6 +171,23 @@ class _Reader:
                 step = None if job_at else job + b"."
             places.append(at)
             cells.append(found)
+        return end, places, cells
+
+    def _spaced(self, lines: list[bytes], first: int, end: int, odd: bool) -> tuple[int, list[int], list[list[bytes]]]:
+        """Return the same of lines of columns with blanks between them, or of one width."""
+        job_at, width, split = self.header.job_at, self.header.width, self.header.split
+        places: list[int] = []
+        cells: list[list[bytes]] = []
+        for at in range(first, end):
+            found = split(lines[at])
+            job = found[job_at].strip() if len(found) == width else b""
+            if not job[:1].isdigit() or (odd and not _is_text(lines[at])):
+                return at, places, cells
+            base, dot, _ = job.partition(b".")
+            if not dot or base != self._job:
+                self._job = None if dot else base
+                places.append(at)
+                cells.append(found)
         return end, places, cells
 
     def _note(self, number: int, line: bytes, ended: bool) -> None:

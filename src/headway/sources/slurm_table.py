@@ -29,6 +29,8 @@ COLUMNS: Final = {
     "PARTITION": "partition", "NAME": "name", "CLUSTER": "cluster",
 }  # fmt: skip
 """What the columns of ``sacct`` (mixed case) and ``squeue`` (upper case) are called here."""
+NAMES: Final = frozenset({"user", "account", "partition", "name", "cluster"})
+"""Of those the ones whose cells may be cut and still tell something."""
 NODE_COLUMNS: Final = {
     "NODELIST": "node", "HOSTNAMES": "node", "NODES": "count", "STATE": "state", "GRES": "gres",
     "GRES_USED": "gres_used", "PARTITION": "partition", "TIMESTAMP": "since",
@@ -209,7 +211,10 @@ def _loose(text: str) -> Header | None:
         return None
     names = [name if name.upper() in COLUMNS else name.partition("(")[0] for name in found[1::3]]
     if kind := _kind(names):
-        return _header(kind, names, between, text)
+        known = _SPELLINGS[(SACCT, SQUEUE, SINFO).index(kind)]
+        return _header(
+            kind, [name if name in COLUMNS else known.get(name.lower(), name) for name in names], between, text
+        )
     lower = {name.lower() for name in names}
     spelled = max(_SPELLINGS, key=lambda known: len(lower & known.keys()))
     if not lower & _OWN and (between[1] == "," or not lower <= spelled.keys()):
