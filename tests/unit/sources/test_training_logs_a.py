@@ -35,6 +35,16 @@ def spans(run, category):
     return [(span.end - span.start) / 1e9 for span in every if isinstance(span, Span) and span.category == category]
 
 
+def said(run):
+    """Return all that a run says."""
+    processes = [
+        (process.open, process.events, *(column.tolist() for column in (rows.step, rows.start, rows.end)))
+        for process in run.processes
+        for rows in (process.rows,)
+    ]
+    return processes, run.warnings, run.unknown
+
+
 def iteration(n, took_ms, *, at="", skipped=0):
     return (
         f" {at}iteration {n:8d}/ 500 | consumed samples: {n * 4:12d} | elapsed time per iteration (ms): {took_ms} |"
@@ -295,6 +305,29 @@ def test_an_impossible_time_is_left_out_and_named(tmp_path, took):
     )
     assert len(run.processes[0].rows) == 3
     assert any("line 3" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize("digit", range(0, 160, 7))
+@pytest.mark.parametrize("letter", ["9", "0", "x", "."])
+def test_iterations_at_once_and_one_by_one_say_the_same(digit, letter, tmp_path, monkeypatch):
+    lines = [iteration(n, 1000.0 + n, at=f"[2025-02-19 21:20:{n:02}.500] ", skipped=n % 3 == 0) for n in range(1, 50)]
+    lines[20] = lines[20][:digit] + letter + lines[20][digit + 1 :]
+    path = tmp_path / "log"
+    at_once = said(load(MEGATRON, path, "".join(lines)))
+    monkeypatch.setattr(megatron, "_learn", lambda _line: None)
+    assert said(load(MEGATRON, path)) == at_once
+
+
+@pytest.mark.parametrize("digit", range(0, 160, 7))
+@pytest.mark.parametrize("letter", ["9", "0", "x", "."])
+def test_plain_lines_of_the_timer_say_what_others_would(digit, letter, tmp_path, monkeypatch):
+    text = "[2025-02-19 21:19:00,000] [INFO] train_batch_size ..... 128\n"
+    lines = [timer(10 * n, f"2025-02-19 21:20:{n:02},250", 128.5, mean=f"127.00000000{n}") for n in range(1, 50)]
+    lines[20] = lines[20][:digit] + letter + lines[20][digit + 1 :]
+    path = tmp_path / "log"
+    plain = said(load(DEEPSPEED, path, text + "".join(lines)))
+    monkeypatch.setattr(deepspeed, "_plain", lambda *_args: False)
+    assert said(load(DEEPSPEED, path)) == plain
 
 
 def test_only_torn_lines_are_an_error(tmp_path):

@@ -13,7 +13,7 @@ import pytest
 from data import real
 from headway.errors import SourceError
 from headway.ledger.account import account
-from headway.sources import files
+from headway.sources import files, hftrainer, tensorboard, tfrecord, torchtitan
 from headway.sources.asked import Asked
 from headway.sources.hftrainer import MOST_STEPS, HFTrainer
 from headway.sources.lightning import Lightning
@@ -44,6 +44,38 @@ def lengths(run):
 
 def said(run):
     return " | ".join((*run.warnings, *(text for process in run.processes for text in process.warnings)))
+
+
+def told(source, path):
+    """Return all that a source says of a file."""
+    try:
+        (run,) = source.load(path, Asked())
+    except SourceError as error:
+        return str(error)
+    processes = []
+    for process in run.processes:
+        rows = process.rows
+        columns = {"step": rows.step, "start": rows.start, "end": rows.end, **rows.waits}
+        processes.append((process.open, process.events, {name: column.tolist() for name, column in columns.items()}))
+    return processes, run.warnings, run.unknown
+
+
+def damaged(lines, chance):
+    """Return lines of which some are left out, told again, cut, put elsewhere or have another character."""
+    lines = list(lines)
+    for _ in range(chance.randrange(1, 6)):
+        place, other = chance.randrange(len(lines)), chance.randrange(len(lines))
+        line = lines[place]
+        at = chance.randrange(len(line))
+        lines[place : place + 1] = chance.choice([
+            [],
+            [line, line],
+            [line[:at] + line[at + 1 :]],
+            [line[:at] + chance.choice([b"9", b"0", b".", b" ", b"x", b"-", b"\x1b[0m", b"\xff"]) + line[at + 1 :]],
+            [line.rstrip(b"\n"), lines[other]],
+            [lines[other]],
+        ])  # fmt: skip
+    return b"".join(lines)
 
 
 # Hugging Face Trainer
@@ -125,6 +157,16 @@ def test_hf_without_a_step_is_an_error(tmp_path, text):
     with pytest.raises(SourceError) as caught:
         load(HFTrainer(), tmp_path / "log")
     assert caught.value.slug == "no-runs"
+
+
+def test_hf_pieces_of_any_size_say_the_same(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_text(state(*({"eval_runtime": 0.1, "step": n} for n in range(0, 21, 3)), LOSS, END, EVAL))
+    whole = told(HFTrainer(), path)
+    monkeypatch.setattr(hftrainer, "_AT_ONCE", 3)
+    monkeypatch.setattr(hftrainer, "_PIECE", 7)
+    monkeypatch.setattr(hftrainer._Document._more, "__defaults__", (7,))
+    assert told(HFTrainer(), path) == whole
 
 
 def test_hf_rows_have_no_overlap(tmp_path):
@@ -254,6 +296,39 @@ def test_tb_many_points_are_chosen_from_while_they_come(tmp_path):
     both = [event(T0 + k, k, scalar("lr", 1.0) + scalar("loss", 1.0)) for k in range(1, 3 * TRIED)]
     _, ledger = of_text(TensorBoard(), tmp_path, board(*both))
     assert ledger.steps.executed == 3 * TRIED - 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tb_plain_scalars_at_once_and_one_by_one_say_the_same(seed, tmp_path, monkeypatch):
+    chance = random.Random(seed)
+    events = [event(T0, version=b"brain.Event:2")]
+    for k in range(1, 60):
+        events.append(event(T0 + k, k, scalar("train/loss", 1.0)))
+        if chance.random() < 0.3:
+            events.append(event(T0 + k, k, scalar(chance.choice(["lr", "eval/runtime", "train/lost"]), 0.25)))
+        if chance.random() < 0.1:
+            events.append(event(T0 + k, k, chance.choice([tensor, scalar])("train/loss", 1.0) + scalar("lr", 1.0)))
+        if chance.random() < 0.1:
+            events.append(event(chance.choice([T0 + k, -1.0, float("nan")]), -k, scalar("train/loss", 1.0)))
+    for _ in range(4):
+        place = chance.randrange(20, len(events))
+        data = bytearray(events[place])
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        events[place] = bytes(data)
+    whole = bytearray(b"".join(record(one) for one in events))
+    if seed % 2:
+        whole[chance.randrange(len(whole))] ^= 1
+    path = tmp_path / "log"
+    path.write_bytes(whole)
+    monkeypatch.setattr(tensorboard, "TRIED", 8)
+    monkeypatch.setattr(tfrecord, "_CHUNK", 700)
+    at_once = told(TensorBoard(), path)
+
+    def with_care(some, _chosen):
+        return np.zeros(len(some), np.uint8), np.zeros(len(some), np.int64), np.zeros(len(some), np.int64)
+
+    monkeypatch.setattr(tensorboard, "_plain", with_care)
+    assert told(TensorBoard(), path) == at_once
 
 
 def test_tb_damaged_data_is_left_out_and_said(tmp_path):
@@ -463,6 +538,22 @@ def test_titan_order_and_repeats_change_nothing(tmp_path):
         random.Random(seed).shuffle(mixed)
         _, ledger = of_text(TorchTitan(), tmp_path, "".join(mixed))
         assert ledger.seconds == expected.seconds
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_titan_lines_at_once_and_one_by_one_say_the_same(seed, tmp_path, monkeypatch):
+    chance, text = random.Random(seed), titan(0, "Starting job: x") + titan(1, "Training starts at step 1")
+    for k in range(1, 60):
+        text += "".join(titan_step(3 * k, k, f"{30 + k % 9}.{k:02}%", rank=rank) for rank in range(1 + seed % 2))
+        if k % 20 == 0:
+            text += titan(3 * k + 1, f"validate step: {k}  loss:  8.1  tps: 9")
+            text += titan(3 * k + 2, "Finished saving the checkpoint in 0.50 seconds.")
+    path = tmp_path / "log"
+    path.write_bytes(damaged(text.encode().splitlines(keepends=True), chance))
+    monkeypatch.setattr(torchtitan, "_AT_ONCE", 16)
+    at_once = told(TorchTitan(), path)
+    monkeypatch.setattr(torchtitan, "_learn", lambda _line: None)
+    assert told(TorchTitan(), path) == at_once
 
 
 def test_titan_a_restart_continues_where_it_says(tmp_path):
