@@ -18,7 +18,8 @@ from headway.sources.table_times import LIMIT_NS, MISSING, UNITS_NS, Times, leng
 from headway.sources.text import Complaints, clean
 
 _MOST_ODD: Final = 1 / 8
-"""Where more rows are not plain, all are read one by one."""
+"""Where more rows are not plain, all are read one by one, and in the next chunks too."""
+_NEXT: Final = 7
 
 
 def fits(row: Sequence[str], width: int) -> bool:
@@ -57,6 +58,8 @@ class JobRows:
         self._lengths = "duration" in at or "wait" in at
         self._plain = Plain(self.mapping, at, len(self.names), self.times, self._amounts)
         self._jobs = Jobs()
+        self._header = list(self.names)
+        self._n_alone = 0
 
     def read(self, records: Records | Attempts) -> Jobs:
         """Return the jobs of all rows that make sense; a row that says the same again counts once."""
@@ -72,9 +75,11 @@ class JobRows:
             width = len(self.names)
             left = [place for place, row in enumerate(rows) if len(row) != width or not self._skipped(row)]
             lines, rows = [lines[place] for place in left], [rows[place] for place in left]
-        told = self._plain.read(rows) if self._plain.able and rows else None
+        self._n_alone -= 1
+        told = self._plain.read(rows) if self._plain.able and rows and self._n_alone < 0 else None
         odd: Sequence[int] = np.flatnonzero(~told.plain).tolist() if told else ()
         if told is None or len(odd) > len(rows) * _MOST_ODD:
+            self._n_alone = self._n_alone if told is None else _NEXT
             told, odd = None, range(len(rows))
         begin = 0
         for place in (*odd, len(rows)):
@@ -101,7 +106,7 @@ class JobRows:
 
     def _add_one(self, line: int, row: Sequence[str]) -> None:
         """Add the job of a row, or say why it is none."""
-        header, width = list(self.names), len(self.names)
+        width = len(self._header)
         try:
             if len(row) != width and not fits(row, width):
                 if row[0].startswith("#"):
@@ -109,7 +114,7 @@ class JobRows:
                 raise ValueError(f"{len(row)} fields, not {width}")  # noqa: TRY301 - complained of below
             job = self._job(row)
         except ValueError as error:
-            if [cell.strip() for cell in row[:width]] != header:
+            if [cell.strip() for cell in row[:width]] != self._header:
                 self.bad.add("no job, left out", line, str(error))
             return
         if job is not None:
