@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 1 << 13
 _MANY: Final = 64
-"""Where a job has more records, those that were submitted at different moments are not held against each other."""
+"""Of a job of more records none is held against each other."""
 
 
 def once(jobs: Jobs) -> tuple[Ints | None, int]:
@@ -72,13 +72,8 @@ def _best(jobs: Jobs, groups: list[list[int]]) -> Iterable[list[int]]:
 
 
 def _attempts(jobs: Jobs, places: list[int]) -> list[int]:
-    if all(jobs.start_ns[place] != UNTOLD for place in places):
-        return _by_start(jobs, places)
     if len(places) > _MANY:
-        by_submit: dict[int, list[int]] = {}
-        for place in places:
-            by_submit.setdefault(jobs.submit_ns[place], []).append(place)
-        return [best for some in by_submit.values() for best in _by_start(jobs, some)]
+        return _of_many(jobs, places)
     attempts: list[tuple[int, Job]] = []
     for place in places:
         new = (place, jobs[place])
@@ -91,17 +86,18 @@ def _attempts(jobs: Jobs, places: list[int]) -> list[int]:
     return [place for place, _ in attempts]
 
 
-def _by_start(jobs: Jobs, places: list[int]) -> list[int]:
-    """Return the same of records that were submitted at once, or have all a start."""
-    attempts: dict[int, int] = {}
+def _of_many(jobs: Jobs, places: list[int]) -> list[int]:
+    """Return the same, without holding each record against each attempt."""
+    ran: dict[int, int] = {}
+    waited: dict[int, int] = {}
     for place in places:
-        start = jobs.start_ns[place]
-        waited = attempts.pop(UNTOLD, None)
-        if start == UNTOLD and waited is None and attempts:
-            start = next(iter(attempts))
-        old = attempts.get(start) if waited is None else waited
-        attempts[start] = place if old is None else max(place, old, key=lambda one: _told(jobs[one]))
-    return [*attempts.values()]
+        start, submit = jobs.start_ns[place], jobs.submit_ns[place]
+        known, key = (waited, submit) if start == UNTOLD else (ran, start)
+        old = known.get(key)
+        known[key] = place if old is None else max(place, old, key=lambda one: _told(jobs[one]))
+    submits = {jobs.submit_ns[place] for place in ran.values()}
+    joins = submits | ({*waited} if UNTOLD in submits else {UNTOLD} if ran else set())
+    return sorted([*ran.values(), *(place for submit, place in waited.items() if submit not in joins)])
 
 
 def _same(one: Job, other: Job) -> bool:
