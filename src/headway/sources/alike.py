@@ -8,7 +8,7 @@ these places. What depends on more than the shape, or has more digits than a flo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
@@ -27,10 +27,12 @@ _ALIKE: Final = bytes.maketrans(b"123456789", b"000000000")
 _NUMBER: Final = re.compile(rb"(0{1,15})(?:[.,](0{0,15}))?")
 _DIGITS: Final = 15
 """A number of no more digits is exactly a float."""
-_LONGEST: Final = 400
+_LONGEST: Final = 800
 """Longer lines are read by themselves [bytes]."""
-_MOST: Final = 1 << 13
+_MOST: Final = 1 << 12
 """So many shapes are remembered; then all are forgotten."""
+_MANY: Final = 64
+"""Of more lines of shapes that are not known those that say nothing are found together."""
 _ALONE: Final = 0
 _SILENT: Final = 1
 _FIRST: Final = 2
@@ -77,8 +79,9 @@ class Alike:
         ([7, 8, 9], [8.0, 9.0, 10.0])
     """
 
-    def __init__(self, learn: Callable[[bytes], Spans | None]) -> None:
+    def __init__(self, learn: Callable[[bytes], Spans | None], marks: Sequence[bytes] = ()) -> None:
         self._learn = learn
+        self._marks = marks
         self._known: dict[bytes, int] = {}
         self._fields: list[list[tuple[int, int, int, bool]]] = []
 
@@ -96,12 +99,28 @@ class Alike:
             self._known.clear()
             self._fields.clear()
         codes = np.fromiter(map(self._known.get, shapes, repeat(-1)), np.int64, len(shapes))
-        for place in np.flatnonzero(codes < 0).tolist():
+        unknown = np.flatnonzero(codes < 0)
+        if self._marks and len(unknown) > _MANY:
+            codes[unknown[~self._marked(block, starts)[unknown]]] = _SILENT
+            unknown = unknown[codes[unknown] < 0]
+        for place in unknown.tolist():
             codes[place] = self._code(shapes[place], block[int(starts[place]) : int(starts[place + 1])])
         chosen = np.flatnonzero(codes >= _FIRST)
         values = self._values(data, starts[chosen], codes[chosen] - _FIRST) if len(chosen) else []
         others = np.flatnonzero(codes == _ALONE)
         return Found(first, first + len(shapes) - 1, first + chosen, values, first + others, block, starts)
+
+    def _marked(self, block: bytes, starts: Ints) -> NDArray[np.bool_]:
+        """Return which lines hold a mark: quicker for a block than line by line, where most hold none."""
+        places = []
+        for mark in self._marks:
+            place = block.find(mark)
+            while place >= 0:
+                places.append(place)
+                place = block.find(mark, place + len(mark))
+        marked = np.zeros(len(starts) - 1, bool)
+        marked[np.searchsorted(starts, np.array(places, np.int64), "right") - 1] = True
+        return marked
 
     def _code(self, shape: bytes, line: bytes) -> int:
         """Return what is known of the shape of a line, and remember it."""

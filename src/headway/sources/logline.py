@@ -53,6 +53,9 @@ _ENDINGS: Final = (
     (b"OutOfMemoryError", "failed"),
 )
 
+ENDINGS: Final = tuple(mark for mark, _ in _ENDINGS)
+"""A line that holds none of them does not tell of an end."""
+
 
 class Bare(NamedTuple):
     """A line without what was put around it: its text, and the rank it is from (-1: it does not say)."""

@@ -15,6 +15,7 @@ from headway.ledger.history import Run
 from headway.sources import front
 from headway.sources.asked import Asked
 from headway.sources.column import Table
+from headway.sources.logline import ENDINGS
 from headway.sources.stepcolumns import UNKNOWN, parts, search
 from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
@@ -72,7 +73,7 @@ class MaxText:
             OSError: It cannot be read.
         """
         log = _Log(StepLines(self.name, path, usual=1, first=0))
-        log.steps.read(log.learn, log.extend, log.take)
+        log.steps.read(log.learn, log.extend, log.take, (*_MARKS, *ENDINGS))
         log.finish()
         return [log.steps.run(clean(path.stem), asked, devices=log.devices)]
 

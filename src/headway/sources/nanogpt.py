@@ -17,6 +17,7 @@ from headway.ledger.history import Run
 from headway.sources import front
 from headway.sources.asked import Asked
 from headway.sources.column import Table
+from headway.sources.logline import ENDINGS
 from headway.sources.stepcolumns import UNKNOWN, parts, search
 from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
@@ -72,7 +73,7 @@ class NanoGPT:
         """
         log = StepLines(self.name, path)
         reader = _Reader(log)
-        log.read(reader.learn, reader.iterations.extend, reader.take)
+        log.read(reader.learn, reader.iterations.extend, reader.take, (*_MARKS, *ENDINGS))
         iterations, timed, devices = reader.iterations, reader.timed, reader.devices
         if not len(log):
             log.first = 0

@@ -26,7 +26,7 @@ Rules, so that each source need not have its own:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -38,7 +38,19 @@ from headway.sources import files, front
 from headway.sources.alike import Alike, Spans
 from headway.sources.column import Column, Table
 from headway.sources.columns import BOUND
-from headway.sources.logline import LONGEST, LOOKED_AT, Bare, Stamp, bare, ending, holds, kept, seconds_ns, stamp
+from headway.sources.logline import (
+    KEPT_BEGINS,
+    LONGEST,
+    LOOKED_AT,
+    Bare,
+    Stamp,
+    bare,
+    ending,
+    holds,
+    kept,
+    seconds_ns,
+    stamp,
+)
 from headway.sources.stepcolumns import UNKNOWN, Mark
 from headway.sources.stepruns import build
 from headway.sources.text import Complaints, clean
@@ -55,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LONGEST", "LOOKED_AT", "Bare", "Stamp", "StepLines", "bare", "ending", "holds", "seconds_ns", "stamp"]
 
+_KEPT_BEGINS: Final = tuple(begin.encode() for begin in KEPT_BEGINS)
 _HALF_HOUR: Final = 1800 * NS_PER_S
 """Zones of time are so much apart [ns]."""
 
@@ -141,6 +154,7 @@ class StepLines:
         learn: Callable[[bytes], Spans | None],
         many: Callable[[Ints, list[NDArray[np.float64]]], bool],
         take: Callable[[int, bytes], None],
+        marks: Sequence[bytes] = (),
     ) -> None:
         """Read the lines of the file, those at once that are alike but for their digits; else as `lines` does.
 
@@ -150,11 +164,12 @@ class StepLines:
             many: Takes the numbers of lines, ``(n,)``, and the numbers in them as learned, each ``(n,)``, NaN where a
                 line has none. It returns whether it could: if not, they are taken one by one.
             take: Takes the number and the bytes of one line.
+            marks: A line that holds none of them says nothing; without any, ``learn`` alone decides.
 
         Raises:
             OSError: It cannot be read.
         """
-        alike, number, line = Alike(learn), 0, b""
+        alike, number, line = Alike(learn, marks), 0, b""
         try:
             for first, block in files.blocks(self.path):
                 found = alike.split(first, block)
@@ -199,7 +214,7 @@ class StepLines:
         Raises:
             ValueError: It says so, and it is no time.
         """
-        if line != self._now[0] or not self._now[1].startswith((b"20", b"[pod/")):
+        if not self._now[1].startswith(_KEPT_BEGINS) or line != self._now[0]:
             return None
         time = kept(self._now[1])
         return None if time is None else stamp(time)

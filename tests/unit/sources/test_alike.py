@@ -198,6 +198,23 @@ def test_where_digits_count_lines_are_read_one_by_one(lines, tmp_path, monkeypat
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_among_lines_that_say_nothing(seed, tmp_path, monkeypatch):
+    chance = random.Random(seed)
+    words = ["iter ", "step", "4", "Traceback (most recent call last):", "saving checkpoint to", "x" * 900, "val loss "]
+    words += ["".join(chance.choices("abcdefgh", k=chance.randrange(2, 9))) for _ in range(500)]
+    lines = []
+    for n in range(300):
+        lines.append(f"iter {n}: loss 2.5, time 143.25ms, mfu 40.00%")
+        lines += [" ".join(chance.choices(words, k=6)) for _ in range(chance.randrange(9))]
+    path = tmp_path / "log"
+    path.write_text("\n".join(lines))
+    at_once = told(nanogpt.NanoGPT(), path)
+    monkeypatch.setattr(steplines, "_FEW", 1 << 40)
+    monkeypatch.setattr("headway.sources.alike._MANY", 1 << 40)
+    assert at_once == told(nanogpt.NanoGPT(), path)
+
+
 def numbers(line):
     begin = line.index(b"=") + 1
     return None if b"!" in line else () if b"?" in line else ((begin, len(line.rstrip(b"\n"))), (0, 0))
@@ -222,7 +239,7 @@ def test_what_is_no_plain_number_is_read_alone_and_what_says_nothing_not_at_all(
         b"!=1\n",
         b"x=" + b"1" * 16 + b"\n",
         b"x=1.2.3\n",
-        b"x=" + b" " * 500,
+        b"x=" + b" " * 900,
     ]
     found = Alike(numbers).split(11, b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
     assert found.numbers.tolist() == [11]
