@@ -19,7 +19,7 @@ from headway.sources.text import Complaints, clean
 
 _MOST_ODD: Final = 1 / 8
 """Where more rows are not plain, all are read one by one, and in the next chunks too."""
-_NEXT: Final = 7
+_NEXT: Final = 3
 
 
 def fits(row: Sequence[str], width: int) -> bool:

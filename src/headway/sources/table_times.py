@@ -21,6 +21,7 @@ LIMIT_NS: Final = 1 << 62
 """Moments and lengths beyond are damage: 146 years [ns]."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER: Final = re.compile(r"[+-]?(\d{1,25}(\.\d{0,25})?|\.\d{1,25})([eE][+-]?\d{1,2})?", re.ASCII)
+_FEW_DIGITS: Final = 20
 _MOST_DIGITS: Final = 60
 _OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 _SHORTEST: Final = len("2020-01-01 00:00")
@@ -56,9 +57,12 @@ def length_ns(text: str, unit_ns: int) -> int:
         >>> length_ns("1.5", UNITS_NS["ms"])
         1500000
     """
-    whole = text[:-2] if text[-2:] == ".0" else text
-    plain = len(whole) < 20 and whole.isascii() and whole.isdigit()
-    ns = int(whole) * unit_ns if plain else round(number(text) * unit_ns)
+    digits = text.replace(".", "", 1)
+    scale = 10 ** len(text.partition(".")[2]) if len(text) < _FEW_DIGITS else 0
+    if scale and unit_ns % scale == 0 and digits.isascii() and digits.isdigit():
+        ns = int(digits) * (unit_ns // scale)
+    else:
+        ns = round(number(text) * unit_ns)
     if abs(ns) > LIMIT_NS:
         raise ValueError("is longer than 146 years")
     return ns
