@@ -15,6 +15,8 @@ from headway.sources.slurm_table import Row
 from headway.sources.text import clean
 
 _STATE: Final = re.compile(r"[A-Za-z_]+")
+_LONGEST: Final = 40
+"""No state has so long a name."""
 _OUT: Final = ("drain", "drng", "down", "maint", "fail", "unk", "error", "reboot", "boot", "inval", "perfctrs", "npc")
 _HELD: Final = ("alloc", "mix", "comp", "resv", "reserved", "plan", "block")
 _IDLE: Final = ("idle", "pow", "future", "futr", "no_respond", "cloud")
@@ -32,7 +34,7 @@ def node_state(text: str) -> str:
     match = _STATE.match(text.strip())
     word = match[0].lower() if match else ""
     rest = text.strip()[len(word) :]
-    return word if word.startswith(STATES) and not rest.strip("*~#!%$@^-+") else ""
+    return word if len(word) < _LONGEST and word.startswith(STATES) and not rest.strip("*~#!%$@^-+") else ""
 
 
 def is_out(state: str) -> bool:

@@ -143,18 +143,16 @@ class _Reader:
         """Return where lines end that are each a whole record, their places, and their cells."""
         if self.begun:
             return first, [], []
-        if not self.header.delimiter:
-            if self.header.job_at < 0:
-                return first, [], []
-            return self._spaced(lines, first, end, odd)
-        beside, quoted = _BESIDE | {self.header.first}, self.header.quoted
+        if self.header.delimiter in {b"", b","} or self.header.quoted:
+            return self._split(lines, first, end if self.header.job_at >= 0 else first, odd)
+        beside = _BESIDE | {self.header.first}
         sign, n_signs, job_at = self.header.delimiter, self.header.n_delimiters, self.header.job_at
         places: list[int] = []
         cells: list[list[bytes]] = []
         step = None if self._job is None or job_at else self._job + b"."
         for at in range(first, end):
             line = lines[at]
-            if (line[:1] in beside and _beside(line)) or (odd and not _is_text(line)) or (quoted and b'"' in line):
+            if (line[:1] in beside and _beside(line)) or (odd and not _is_text(line)):
                 return at, places, cells
             if step and line.startswith(step) and line.count(sign) == n_signs:
                 continue
@@ -173,15 +171,15 @@ class _Reader:
             cells.append(found)
         return end, places, cells
 
-    def _spaced(self, lines: list[bytes], first: int, end: int, odd: bool) -> tuple[int, list[int], list[list[bytes]]]:
-        """Return the same of lines of columns with blanks between them, or of one width."""
+    def _split(self, lines: list[bytes], first: int, end: int, odd: bool) -> tuple[int, list[int], list[list[bytes]]]:
+        """Return the same of lines of columns with blanks between them, of one width, or as in CSV."""
         job_at, width, split = self.header.job_at, self.header.width, self.header.split
         places: list[int] = []
         cells: list[list[bytes]] = []
         for at in range(first, end):
             found = split(lines[at])
             job = found[job_at].strip() if len(found) == width else b""
-            if not job[:1].isdigit() or (odd and not _is_text(lines[at])):
+            if not job[:1].isdigit() or self._is_open(lines[at]) or (odd and not _is_text(lines[at])):
                 return at, places, cells
             base, dot, _ = job.partition(b".")
             if not dot or base != self._job:

@@ -670,3 +670,22 @@ def test_long_texts_are_not_kept(tmp_path):
 def test_names_of_nodes_that_would_fill_the_memory(nodes):
     with pytest.raises(ValueError, match=r"node|numbers"):
         slurm_fields.nodes(nodes)
+
+
+def test_a_state_of_a_node_that_is_no_word(tmp_path):
+    text = f"HOSTNAMES|STATE|GRES\na1|idle|gpu:8\na2|down{'x' * 5000}|gpu:8\n"
+    assert said(pool(tmp_path / "sinfo", text), "line 3 is no node that can be counted")
+
+
+def test_moments_as_seconds_with_zones_and_none_side_by_side(tmp_path):
+    at = [
+        "1709600400",
+        "2024-03-05T02:00:00+0100",
+        "2024-03-05T01:00:00",
+        "2024-03-04T23:30:00-0130",
+        "2024-03-05T01:00:00Z",
+    ]
+    rows = [DAY.replace("7|", f"{n}|", 1).replace("2024-03-05T02:00:00", at[n % len(at)]) for n in range(99)]
+    found = pool(tmp_path / "sacct", "\n".join([SACCT, *rows, ""]).replace("|10800|", "||"))
+    assert {job.start_ns for job in found.jobs} == {1709600400 * 10**9}
+    assert len(found.jobs) == 99
