@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 __all__ = ["LONGEST", "LOOKED_AT", "Bare", "Stamp", "StepLines", "bare", "ending", "holds", "seconds_ns", "stamp"]
 
 _KEPT_BEGINS: Final = tuple(begin.encode() for begin in KEPT_BEGINS)
+_FAR: Final = 86400 * NS_PER_S
+"""A log's first line is kept no longer before what it tells, nor its last one after that [ns]."""
 _HALF_HOUR: Final = 1800 * NS_PER_S
 """Zones of time are so much apart [ns]."""
 
@@ -116,6 +118,7 @@ class StepLines:
     n_local: int = 0
     last_at: int = UNKNOWN
     _now: tuple[int, bytes] = (0, b"")
+    _is_off: bool = False
     _told: Table = field(default_factory=lambda: Table("line", "step", "at", "took", "count", "rank"))
 
     def __post_init__(self) -> None:
@@ -137,17 +140,16 @@ class StepLines:
         Raises:
             OSError: It cannot be read.
         """
-        number = 0
+        number, first = 0, b""
         try:
             for number, line in files.lines(self.path):
                 self._now = number, line
                 if number == 1:
-                    self._bound(line)
+                    first = line
                 yield number, line
         except files.TornError as error:
             self._torn(number, error)
-        if number > 1:
-            self._bound(self._now[1])
+        self._bound(first, self._now[1])
 
     def read(
         self,
@@ -169,12 +171,12 @@ class StepLines:
         Raises:
             OSError: It cannot be read.
         """
-        alike, number, line = Alike(learn, marks), 0, b""
+        alike, number, begin, line = Alike(learn, marks), 0, b"", b""
         try:
             for first, block in files.blocks(self.path):
                 found = alike.split(first, block)
                 if first == 1:
-                    self._bound(found.line(1))
+                    begin = found.line(1)
                 done = 0
                 for place, alone in [*found.alone(), (len(found.numbers), None)]:
                     some = found.numbers[done:place], [values[done:place] for values in found.values]
@@ -188,8 +190,7 @@ class StepLines:
                 line = found.line(number)
         except files.TornError as error:
             self._torn(number, error)
-        if number > 1:
-            self._bound(line)
+        self._bound(begin, line)
 
     def _take(self, number: int, line: bytes, take: Callable[[int, bytes], None]) -> None:
         self._now = number, line
@@ -198,15 +199,17 @@ class StepLines:
     def _torn(self, number: int, error: files.TornError) -> None:
         self.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
 
-    def _bound(self, line: bytes) -> None:
-        """Note that the program ran when a line was kept, the file's first or last, whatever it says."""
-        if (time := kept(line)) is None:
-            return
-        with suppress(ValueError):
-            if (found := stamp(time)) is not None and self.earliest is None:
-                self.seen(found.ns)
-            elif found is not None:
-                self.latest = max(found.ns, found.ns if self.latest is None else self.latest)
+    def _bound(self, first: bytes, last: bytes) -> None:
+        """Note that the program ran when the first and the last line were kept, whatever they say."""
+        for line in (first, last) if not self._is_off else ():
+            with suppress(ValueError):
+                found = stamp(kept(line) or "")
+                if found is None:
+                    continue
+                if self.earliest is None or self.latest is None:
+                    self.seen(found.ns)
+                elif self.earliest - _FAR < found.ns < self.latest + _FAR:
+                    self.earliest, self.latest = min(self.earliest, found.ns), max(self.latest, found.ns)
 
     def kept(self, line: int) -> Stamp | None:
         """Return when the keeper of the log got a line, the one that is read now; None where it does not say.
@@ -214,7 +217,7 @@ class StepLines:
         Raises:
             ValueError: It says so, and it is no time.
         """
-        if not self._now[1].startswith(_KEPT_BEGINS) or line != self._now[0]:
+        if not self._now[1].startswith(_KEPT_BEGINS) or line != self._now[0] or self._is_off:
             return None
         time = kept(self._now[1])
         return None if time is None else stamp(time)
@@ -237,9 +240,16 @@ class StepLines:
             return None
         if found is None:
             found = outer
-        elif outer is not None and not found.zoned:
+        elif outer is not None:
             away = round((found.ns - outer.ns) / _HALF_HOUR) * _HALF_HOUR
-            found = Stamp(found.ns - away, zoned=True) if abs(away) <= 28 * _HALF_HOUR else found
+            if abs(away) > 28 * _HALF_HOUR or (found.zoned and away):
+                self._is_off = True
+                self.warnings.append(
+                    f"line {line} says another time than that in front of it, which a log's keeper wrote: from there "
+                    "on those are not used"
+                )
+            elif not found.zoned:
+                found = Stamp(found.ns - away, zoned=True)
         if found is None:
             return None
         self.n_zoned += found.zoned
@@ -253,7 +263,7 @@ class StepLines:
         Args:
             values: What `headway.sources.front.find` found in front of the lines, but for the rank, each ``(n,)``.
         """
-        at = front.times(*values[:-1])
+        at = None if self._is_off else front.times(*values[:-1])
         if at is not None and len(known := at[at != UNKNOWN]):
             n_zoned = int(np.isfinite(values[-1]).sum())
             self.n_zoned += n_zoned

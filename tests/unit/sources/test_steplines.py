@@ -126,3 +126,15 @@ def test_what_comes_before_the_first_iteration_is_not_at_the_end(tmp_path):
     ]
     run = load(nanogpt.NanoGPT(), tmp_path / "log", "\n".join(lines))
     assert [len(process.rows) for process in run.processes] == [9]
+
+
+def test_a_log_that_was_copied_later_has_the_times_that_it_says_itself(tmp_path):
+    lines = [(n, f"2024-01-01 00:00:{n:02d},000 " + line) for n, line in NANOGPT]
+    run = load(nanogpt.NanoGPT(), tmp_path / "log", wrapped(KEPT["containerd"], [(0, "starting"), *lines, (99, "bye")]))
+    assert account(run).runtime == pytest.approx(45 / 50)
+    assert [text for text in run.warnings if text.startswith("line 2 says another time than that in front of it")]
+
+
+def test_a_line_kept_days_later_is_not_the_end(tmp_path):
+    run = load(nanogpt.NanoGPT(), tmp_path / "log", wrapped(KEPT["containerd"], [*NANOGPT, (200_000, "bye")]))
+    assert account(run).runtime == pytest.approx(45 / 50)
