@@ -3,12 +3,15 @@ r"""What the lines of a training log say, put together: steps, spans, saves, res
 A source reads the lines of its format and tells a `StepLines` what each says; at the end it asks for the run:
 
     log = StepLines("nanogpt", path)
-    for number, line in files.lines(path):
+    for number, line in log.lines():
         if b"iter " not in line:      # cheap first: most lines say nothing
             continue
         said = bare(line)             # without colours and the rank in front
         log.step(7, line=number, at_ns=log.stamp(said.text, number), took_ns=143_000_000, rank=said.rank)
     return log.run("name", asked, devices=8)
+
+Where most lines are alike but for their digits, `StepLines.read` reads them many at a time, and `StepLines.steps` takes
+what they say; `headway.sources.alike` tells why that says the same.
 
 Rules, so that each source need not have its own:
 
@@ -21,6 +24,8 @@ Rules, so that each source need not have its own:
 * Times in whole seconds are given the fraction that the lengths of the steps tell, each within its second.
 * A step number that goes back, or a `banner` between two steps, begins another attempt.
 * What is said of many ranks is taken from the one with most steps.
+* A line without a time of its own has the one that the log's keeper put in front of it, such as a container's log; the
+  first and the last of these bound the run. Where the lines say other times themselves, the keeper's are not used.
 """
 
 from __future__ import annotations
