@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,8 +36,10 @@ _EVALUATION: Final = re.compile(r"(?:^|/)eval(?:uation)?[^/]*[/_]runtime$", re.I
 _START: Final = 1
 _TAG: Final = 1024
 """Longer tags are told apart by their beginning [bytes]."""
-_LEAST, _MOST, _STEP_BYTES = 24, 150, 8
-"""Events of the commonest form are longer and shorter, and their steps no longer [bytes]."""
+_LEAST, _MOST, _STEP_BYTES = 24, 512, 8
+"""Events that are read at once are longer and shorter, and their steps no longer [bytes]."""
+_FORMS, _TRIES = 16, 64
+"""So many forms are known at most, and so many events of a chunk are tried for it that are of none."""
 _CHOSEN, _OTHER = 1, 2
 _SHAPELESS: Final = frozenset({1, 2, 3, 4, 5, 6, 9, 14, 19})
 """Types of numbers that a scalar can have in a tensor."""
@@ -72,6 +75,23 @@ class TensorBoard:
         return [log.run(path.name, asked)]
 
 
+@dataclass(frozen=True, eq=False)
+class _Form:
+    """How events end, from their summary on, that say the same but for the numbers of their scalars.
+
+    Attributes:
+        size: So many bytes they are.
+        places: Where the bytes are that are the same, ``(m,)``.
+        same: Those, ``(m,)`` uint8.
+        kind: `_CHOSEN` or `_OTHER`.
+    """
+
+    size: int
+    places: NDArray[np.int64]
+    same: NDArray[np.uint8]
+    kind: int
+
+
 @dataclass
 class _Points:
     """The points of scalars as they come; after a while those of one scalar alone."""
@@ -80,10 +100,13 @@ class _Points:
     chosen: bytes | None = None
     held: list[tuple[bytes | None, int, int, int]] = field(default_factory=list)
     tags: dict[bytes, None] = field(default_factory=dict)
+    forms: dict[bytes, _Form] = field(default_factory=dict)
+    tries: int = 0
 
     def take(self, some: Stretch) -> None:
         """Read some events."""
-        kind, step, at = _plain(some, self.chosen)
+        kind, step, at = _plain(some, self.chosen, self.forms.values())
+        self.tries = 0 if self.chosen is None else _TRIES
         starts, lengths, begin = some.start.tolist(), some.length.tolist(), 0
         for place in [*np.flatnonzero(kind == 0).tolist(), len(some)]:
             if begin < place:
@@ -119,6 +142,10 @@ class _Points:
             if self.chosen is None or self.chosen in body or b"runtime" in body:
                 for tag, value in _scalars(body):
                     self._point(number, tag, step, at, value)
+            if self.chosen is not None and self.tries and len(self.forms) < _FORMS:
+                self.tries -= 1
+                with suppress(ValueError):
+                    self.forms |= {form.same.tobytes(): form for form in _form(data, body, self.chosen)}
         elif (kind == 3 and body.startswith(_VERSION)) or (kind == 7 and _first(body, 1) == _START):
             self._note(None, number, step, at)
 
@@ -162,14 +189,50 @@ class _Points:
             )
 
 
-def _plain(some: Stretch, chosen: bytes | None) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the kind of each event, its step and its time, of the commonest form all at once.
+def _form(data: bytes, body: bytes, chosen: bytes) -> Iterator[_Form]:
+    """Yield the form of an event with a time, a step and a summary, if all of its form are to be told of alike.
 
-    That is a time, a step and a summary of one plain scalar, as most writers write it, see `_event` and `_scalars`.
+    Raises:
+        ValueError: The summary is none.
+    """
+    tags = [tag for tag, _ in _scalars(body)]
+    (_, at), own = _varint(data, 10), tags.count(chosen)
+    if not tags or own > 1 or any(tag.endswith(b"runtime") for tag in tags) or len(data) >= _MOST:
+        return
+    rest = data[at:]
+    ahead = len(rest) - len(body)
+    if data[0] == 0x09 and data[9] == 0x10 and rest[0] == 0x2A and _varint(rest, 1) == (len(body), ahead):
+        free = [ahead + place for place in _free(body)]
+        places = np.setdiff1d(np.arange(len(rest)), free)
+        yield _Form(len(rest), places, np.frombuffer(rest, np.uint8)[places], _CHOSEN if own else _OTHER)
+
+
+def _free(summary: bytes) -> Iterator[int]:
+    """Yield the places of the bytes that hold the numbers of scalars and nothing else."""
+    for name, number, begin, end in _spans(summary, 0, len(summary)):
+        if name != 1 or number is not None:
+            continue
+        for key, value, first, last in _spans(summary, begin, end):
+            if key == 2 and value is None and last - first == 4:
+                yield from range(first, last)
+            elif key == 8 and value is None:
+                for inner, _, low, high in _spans(summary, first, last):
+                    if inner in {4, 5} and high - low == 4:
+                        yield from range(low, high)
+
+
+def _plain(
+    some: Stretch, chosen: bytes | None, forms: Iterable[_Form]
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the kind of each event, its step and its time, of the commonest forms all at once.
+
+    That is a time, a step and a summary of one plain scalar, as most writers write it, see `_event` and `_scalars`; or
+    one of the forms that were found so far.
 
     Args:
         some: The events.
         chosen: The scalar whose points are steps; None: not chosen yet, and nothing is read.
+        forms: The forms that are known.
 
     Returns:
         `_CHOSEN`, `_OTHER` or for what is to be read with care 0, ``(n,)``; and of the former the step and the time
@@ -192,23 +255,29 @@ def _plain(some: Stretch, chosen: bytes | None) -> tuple[NDArray[np.uint8], NDAr
         at += more
         more &= byte > 127
     left = start + some.length[which] - at
-    good = ~more & (left >= 11) & (left < 130)
-    which, wall, step, at, left = which[good], wall[good], step[good], at[good], left[good]
+    steps[which] = step
+    whole = np.floor(wall)
+    times[which] = whole.astype(np.int64) * NS_PER_S + np.rint((wall - whole) * NS_PER_S).astype(np.int64)
+    good = ~more & (left >= 11)
+    which, at, left = which[good], at[good], left[good]
+    for form in forms:
+        like = np.flatnonzero(left == form.size)
+        like = like[(data[at[like][:, None] + form.places] == form.same).all(axis=1)]
+        kind[which[like]] = form.kind
+    good = (left < 130) & (kind[which] == 0)
+    which, at, left = which[good], at[good], left[good]
     tag, size = at + 6, left - 11
     good = (data[at] == 0x2A) & (data[at + 1] == left - 2)  # a summary,
     good &= (data[at + 2] == 0x0A) & (data[at + 3] == left - 4)  # in it a value and no more,
     good &= (data[at + 4] == 0x0A) & (data[at + 5] == size) & (data[tag + size] == 0x15)  # of a tag and a number
     good &= (data[tag + size - 1] != ord("e")) | (data[tag + size - 2] != ord("m"))  # it may be a runtime
-    which, wall, step, tag, size = which[good], wall[good], step[good], tag[good], size[good]
+    which, tag, size = which[good], tag[good], size[good]
     kind[which] = _OTHER
     same = np.flatnonzero(size == len(chosen))
     if len(chosen) < _MOST:
         for place, letter in enumerate(chosen):
             same = same[data[tag[same] + place] == letter]
         kind[which[same]] = _CHOSEN
-    steps[which] = step
-    whole = np.floor(wall)
-    times[which] = whole.astype(np.int64) * NS_PER_S + np.rint((wall - whole) * NS_PER_S).astype(np.int64)
     return kind, steps, times
 
 
@@ -284,13 +353,18 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         >>> list(_fields(bytes([0x10, 0xAC, 0x02, 0x0A, 0x01, 0x61])))
         [(2, 300), (1, b'a')]
     """
-    at, size = 0, len(data)
+    for name, number, begin, end in _spans(data, 0, len(data)):
+        yield name, data[begin:end] if number is None else number
+
+
+def _spans(data: bytes, at: int, size: int) -> Iterator[tuple[int, int | None, int, int]]:
+    """Yield of each field of a message between two places the number, and its value or where its bytes are."""
     while at < size:
         key, at = _varint(data, at)
         wire = key & 7
         if wire == 0:
             number, at = _varint(data, at)
-            yield key >> 3, number
+            yield key >> 3, number, at, at
             continue
         if wire == 2:
             length, at = _varint(data, at)
@@ -300,7 +374,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise ValueError(f"it has a field of the wire type {wire}")
         if at + length > size:
             raise ValueError("it breaks off")
-        yield key >> 3, data[at : at + length]
+        yield key >> 3, None, at, at + length
         at += length
 
 

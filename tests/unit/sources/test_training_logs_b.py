@@ -324,7 +324,7 @@ def test_tb_plain_scalars_at_once_and_one_by_one_say_the_same(seed, tmp_path, mo
     monkeypatch.setattr(tfrecord, "_CHUNK", 700)
     at_once = told(TensorBoard(), path)
 
-    def with_care(some, _chosen):
+    def with_care(some, *_others):
         return np.zeros(len(some), np.uint8), np.zeros(len(some), np.int64), np.zeros(len(some), np.int64)
 
     monkeypatch.setattr(tensorboard, "_plain", with_care)
