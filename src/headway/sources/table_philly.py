@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator
@@ -128,14 +129,19 @@ class Attempts:
         self.torn = f"{n_damaged} jobs are damaged, and the file is read no further"
 
     def _pieces(self) -> Iterator[str]:
-        n_bytes = 0
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        n_bytes, text = 0, ""
         try:
             with files.plain(self._path) as file:
-                while data := file.read(_PIECE):
+                while data := file.read1(_PIECE):
                     n_bytes += len(data)
-                    yield data.decode("utf-8", "replace")
+                    text += decoder.decode(data)
+                    if len(text) >= _PIECE // 2:
+                        yield text
+                        text = ""
         except files.TornError as error:
             self.torn = f"the file is torn after {n_bytes} bytes and read up to there: {clean(str(error))}"
+        yield text + decoder.decode(b"", final=True)
 
 
 def _text(value: Any) -> str:

@@ -203,6 +203,23 @@ def test_philly_attempts_without_their_times(tmp_path):
     assert "job 3 is no job, left out (gpus is empty: how many devices is unknown)" in pool.warnings[1]
 
 
+def test_a_philly_log_keeps_letters_that_two_pieces_share(tmp_path):
+    (one,) = json.loads((SAMPLES / "table_philly.json").read_text())[:1]
+    data = json.dumps([one | {"jobid": f"a_{n}", "user": "ü" * 150} for n in range(8000)], ensure_ascii=False)
+    assert len(data.encode()) > 3 << 20
+    assert {job.user for job in load(written(tmp_path, data))[0].jobs} == {"ü" * 150}
+
+
+def test_a_philly_log_whose_gzip_is_torn_is_read_up_to_there(tmp_path):
+    (one,) = json.loads((SAMPLES / "table_philly.json").read_text())[:1]
+    chance = random.Random(1)
+    jobs = [one | {"jobid": f"a_{n}", "user": f"{chance.random()}"} for n in range(2000)]
+    torn = gzip.compress(json.dumps([*jobs, 7, {"jobid": "b", "attempts": 7, "status": "x"}]).encode(), 1)
+    (pool,) = load(written(tmp_path, torn[: len(torn) // 2], "log.gz"))
+    assert 100 < len(pool.jobs) < 4000
+    assert any("the file is torn after" in warning for warning in pool.warnings)
+
+
 def test_a_philly_log_larger_than_a_piece_and_one_that_is_cut(tmp_path):
     (one,) = json.loads((SAMPLES / "table_philly.json").read_text())[:1]
     data = json.dumps([one | {"jobid": f"application_{n}"} for n in range(4000)], indent=1)
@@ -385,6 +402,8 @@ MOMENTS = {
     "s": lambda at: f"{at}",
     "ms": lambda at: f"{at}.0",
     "iso": lambda at: f"{START + timedelta(seconds=at)}",
+    "iso, as T and Z": lambda at: f"{START + timedelta(seconds=at):%Y-%m-%dT%H:%M:%SZ}",
+    "iso, with fractions": lambda at: f"{START + timedelta(seconds=at, milliseconds=at % 7)}.000"[:23],
     "%d.%m.%Y %H:%M:%S": lambda at: f"{START + timedelta(seconds=at):%d.%m.%Y %H:%M:%S}",
     "%d.%b.%Y %H:%M:%S": lambda at: f"{START + timedelta(seconds=at):%d.%b.%Y %H:%M:%S}",
 }
@@ -414,7 +433,7 @@ def odd_table(chance, unit, n_odd):
 @pytest.mark.parametrize("n_odd", [0, 1, 3])
 def test_rows_read_together_say_what_each_says_alone(tmp_path, monkeypatch, unit, zone, n_odd):
     toml = GENERIC + 'duration = "took"\nwait = "waited"\n[skip]\nhow = ["skip"]\n'
-    toml += f'[times]\nunit = "{unit}"\n{zone}'
+    toml += f'[times]\nunit = "{unit.partition(",")[0]}"\n{zone}'
     table = odd_table(random.Random(f"{unit}{zone}{n_odd}"), unit, n_odd)
     (together,) = mapped(tmp_path, toml, table)
     monkeypatch.setattr(table_records, "_BLOCK", 200)
