@@ -37,6 +37,7 @@ _CLOCK: Final = re.compile(r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d", re.ASCII)
 _PLAIN: Final = len("2024-01-31T12:00:00")
 _LENGTH: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(\d{1,8}):(\d\d)(?:\.\d*)?", re.ASCII)
 _TASKS: Final = re.compile(r"_\[([0-9,:-]+)(?:%(\d+))?", re.ASCII)
+_NODE: Final = re.compile(r"[\w.-]+")
 _NODES: Final = re.compile(r"(?:[^,\[\]\s]|\[[^\]]*\])+")
 _PIECES: Final = re.compile(r"\[[^\]]*\]|[^\[\]]+")
 _YEARS: Final = (1971, 2100)
@@ -236,6 +237,8 @@ def nodes(text: str) -> list[str]:
         >>> nodes("gpu[08-10,12],login1")
         ['gpu08', 'gpu09', 'gpu10', 'gpu12', 'login1']
     """
+    if len(text) <= _LONGEST_NAME and _NODE.fullmatch(text):
+        return [text]
     names: list[str] = []
     for item in _NODES.findall(text.strip()):
         found = [""]

@@ -31,10 +31,17 @@ def node_state(text: str) -> str:
         >>> node_state("drained$"), node_state("ALLOCATED*"), node_state("node7")
         ('drained', 'allocated', '')
     """
+    return _STATES[text]
+
+
+def _node_state(text: str) -> str:
     match = _STATE.match(text.strip())
     word = match[0].lower() if match else ""
     rest = text.strip()[len(word) :]
     return word if len(word) < _LONGEST and word.startswith(STATES) and not rest.strip("*~#!%$@^-+") else ""
+
+
+_STATES: Final = fields.Short(_node_state)
 
 
 def is_out(state: str) -> bool:
