@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.errors import ArgumentError, SourceError
 from headway.sources.asked import Asked, Loaded
-from headway.sources.folder import Folder
+from headway.sources.folder import Folder, nothing_in
 from headway.sources.native import Native, Opened, open_at
 from headway.sources.registry import SOURCES, Source, choose, unreadable
 from headway.sources.text import clean
@@ -111,15 +111,23 @@ def _check_count(name: str, what: str, count: object) -> None:
 
 
 def _open(path: Path, asked: Asked, source: str | None) -> Sequence[Loaded | Opened]:
-    if source != Native.name and _is_folder(path):
-        is_native = source is None and Native().recognise(path, b"") is None
-        if not is_native and (found := Folder(path, asked, source).read()):
-            return found
+    if _is_folder(path):
+        return _open_folder(path, asked, source)
     chosen = choose(path, asked, source)
     try:
         return open_at(path) if isinstance(chosen, Native) else chosen.load(path, asked)
     except OSError as error:  # it went away between the two
         raise unreadable(path, error) from error
+
+
+def _open_folder(path: Path, asked: Asked, source: str | None) -> Sequence[Loaded | Opened]:
+    if source in {None, Native.name}:
+        why = Native().recognise(path, b"")
+        if why is None:
+            return open_at(path)
+        if source is not None:
+            raise nothing_in(path, why)
+    return Folder(path, asked, source).read()
 
 
 def _is_folder(path: Path) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.sources import megatron
-from headway.sources.moment import MOMENT, moment
+from headway.sources.logline import MOMENT, moment
 from headway.sources.stepcolumns import UNKNOWN
 from headway.sources.steplines import LONGEST, Bare, StepLines, bare, ending, holds
 from headway.sources.text import clean
@@ -100,8 +100,6 @@ class DeepSpeed:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no DeepSpeed log, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not a log file"
         if not any(holds(path, head, mark, line) for mark, line in _LINES):
             return "no line tells of SamplesPerSec of a step, or of a step and how many were skipped"
         if megatron.Megatron().recognise(path, head) is None:

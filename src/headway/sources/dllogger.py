@@ -99,8 +99,6 @@ class DLLogger:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no DLLogger log, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not a log file"
         return None if holds(path, head, MARK, _LINE) else 'no line in it holds DLLL {"timestamp": ...}'
 
     def load(self, path: Path, asked: Asked) -> list[Run]:

@@ -182,6 +182,24 @@ def blocks(path: Path) -> Iterator[tuple[int, bytes]]:
             yield number, rest
 
 
+def piece(file: io.BufferedReader[Any], size: int) -> bytes:
+    """Return the next bytes of what `plain` yields; fewer only at the end, or before where a gzip breaks.
+
+    Raises:
+        TornError: It breaks here.
+        OSError: It cannot be read.
+    """
+    pieces: list[bytes] = []
+    try:
+        while size > 0 and (got := file.read1(size)):
+            pieces.append(got)
+            size -= len(got)
+    except TornError:
+        if not pieces:
+            raise
+    return b"".join(pieces)
+
+
 def reason(error: OSError) -> str:
     """Return in words why a file could not be read.
 

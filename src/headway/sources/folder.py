@@ -12,7 +12,7 @@ from headway.errors import SourceError
 from headway.ledger.history import Run
 from headway.sources.asked import Asked, Loaded
 from headway.sources.files import reason
-from headway.sources.native import Native
+from headway.sources.native import Native, below
 from headway.sources.registry import Source, choose
 from headway.sources.retold import told_once
 from headway.sources.text import clean
@@ -67,32 +67,30 @@ class Folder:
         self._found: list[Loaded] = []
         self._aside: list[tuple[Path, str]] = []
         self._refused: list[SourceError] = []
+        self._beside: set[Path] = set()
 
     def read(self) -> list[Loaded]:
         """Return what its files hold, with a word on those that were left aside; nothing of native logs.
 
         Raises:
-            SourceError: Sources know files in it, and none of them can be used.
+            SourceError: No source knows a file in it, or none of those can be used.
         """
         power = []
-        for (parent, name), each in self._known().items():
+        for (_, name), each in self._known().items():
             if name == Native.name:
                 self._aside += [(path, "a log of Headway: give its folder") for _, path in each]
             elif name == "mlperfpower":
                 power += [path for _, path in each]  # it is of the runs beside it
             else:
-                self._load(parent, each)
-        if self._refused and not self._found:
-            raise SourceError(
-                f"Cannot find a run in {clean(str(self._path), 4096)}: {left_aside(self._aside, self._path)}",
-                self._refused[0].next_step,
-                "no-runs",
-                path=str(self._path),
-            )
+                self._load(each[0][0], [path for _, path in each])
+        self._aside = [(path, why) for path, why in self._aside if path not in self._beside]
+        if not self._found:
+            why = left_aside(self._aside, self._path) or "there is no file in it"
+            raise nothing_in(self._path, why, self._refused[0].next_step if self._refused else None)
         if power:
             self._attach(power)
         found = told_once(self._found)  # before one that stays is told what was left aside
-        if found and (said := left_aside(self._aside, self._path)):
+        if said := left_aside(self._aside, self._path):
             found[0] = replace(found[0], warnings=(*found[0].warnings, said))
         return found
 
@@ -107,10 +105,17 @@ class Folder:
                 self._aside.append((path, _UNKNOWN if error.slug == "unknown-source" else _why_not(error)))
         return known
 
-    def _load(self, parent: Path, each: list[tuple[Source, Path]]) -> None:
+    def _load(self, source: Source, paths: list[Path]) -> None:
         """Read the files of one source in one folder: together, where it knows what they say of each other."""
-        whole = len(each) > 1 and each[0][0].recognise(parent, b"") is None
-        for source, path in [(each[0][0], parent)] if whole else each:
+        self._beside.update(path.with_name(name) for path in paths for name in getattr(source, "beside", ()))
+        if len(paths) > 1 and (load_together := getattr(source, "load_together", None)) is not None:
+            try:
+                self._found += load_together(paths, self._asked)
+            except (SourceError, OSError):
+                pass  # one of them: each alone says which
+            else:
+                return
+        for path in paths:
             try:
                 self._found += source.load(path, self._asked)
             except SourceError as error:
@@ -137,6 +142,22 @@ class Folder:
             self._found[place] = attach(run, power)
         except OSError as error:
             self._aside += [(path, reason(error)) for path in power]
+
+
+def nothing_in(folder: Path, why: str, step: str | None = None) -> SourceError:
+    """Return the error that says that no run is in a folder.
+
+    Args:
+        folder: The folder.
+        why: What is in it instead.
+        step: What to do; None: to give what holds one.
+    """
+    if step is None:
+        step = "Give a run's folder, a folder of runs, or a log file"
+        if deeper := below(folder):
+            step = f"There is one in {clean(str(deeper), 4096)}: give that path"
+    shown = clean(str(folder), 4096)
+    return SourceError(f"Cannot find a run in {shown}: {why}", step, "no-runs", path=shown)
 
 
 def left_aside(reasons: Sequence[tuple[Path, str]], folder: Path) -> str:

@@ -61,8 +61,6 @@ class GoogleGoodput:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path holds no such entries, or None when it does."""
-        if path.is_dir():
-            return "it is a folder and not a file of log entries"
         if not begins_with_entry(head):
             return "it does not begin with a JSON entry"
         if any(entry.job_name is not None and has_time(entry) for entry in whole(head)):

@@ -49,7 +49,7 @@ class GuideLLM:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no report of it, or None when it is one."""
-        if reason := no_object(path, head, "report file"):
+        if reason := no_object(head):
             return reason
         walk = Walk(io.BytesIO(head), [(), ("benchmarks",), _EACH])
         is_listed = any(place[:1] == ("benchmarks",) for place, _ in walk) or walk.inside[:1] == ("benchmarks",)

@@ -22,6 +22,7 @@ from headway.ledger.history import Process, Rows, Run
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
+from headway.sources.retold import home_of
 from headway.sources.text import Complaints, clean
 
 if TYPE_CHECKING:
@@ -55,8 +56,6 @@ class HFTrainer:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no trainer state, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not a trainer_state.json"
         return None if _START.match(head) and _MARK.search(head) else "it is no JSON with a log_history"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
@@ -81,7 +80,7 @@ class HFTrainer:
                 "no-runs",
                 path=shown,
             )
-        stem = path.absolute().parent.name if path.stem == "trainer_state" else path.stem
+        stem = home_of(path.absolute()).name if path.stem == "trainer_state" else path.stem
         return [_run(clean(stem), shown, state, asked.devices)]
 
 
@@ -161,11 +160,11 @@ def read(path: Path) -> State:
 
 def _take(state: State, key: str, value: Any, bad: Complaints) -> None:
     if key == "log_history":
-        number, entry = value
+        number, entry = value if isinstance(value, tuple) else (0, value)
         if isinstance(entry, dict):
             _take_entry(state, number, entry, bad)
         else:
-            bad.add("no object, passed over", number)
+            bad.add("no object, passed over" if number else "no list of entries, passed over: its log_history", number)
     elif key in {"global_step", "max_steps"} and value is not None:
         count = _step(value)
         if count is None:
@@ -324,15 +323,7 @@ class _Document:
     def _more(self, size: int = _PIECE) -> None:
         """Read on; what was used of the text is let go."""
         self._passed += self._text.count("\n", 0, self._at)
-        pieces: list[bytes] = []
-        try:
-            while size > 0 and (piece := self._file.read1(size)):
-                pieces.append(piece)
-                size -= len(piece)
-        except files.TornError:
-            if not pieces:
-                raise
-        data = b"".join(pieces)
+        data = files.piece(self._file, size)
         self._ended = not data
         self._text = self._text[self._at :] + self._decode(data, final=not data)
         self._at = 0

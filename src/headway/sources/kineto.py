@@ -111,8 +111,6 @@ class Kineto:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no such trace, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not a trace"
         start = head.removeprefix(b"\xef\xbb\xbf").lstrip()
         if start.startswith(b"{") and (_EVENTS.search(start) or _KINETO.search(start)):
             return None

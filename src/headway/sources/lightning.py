@@ -34,8 +34,6 @@ class Lightning:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no metrics.csv, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not a metrics.csv"
         lines = head.decode("utf-8-sig", "replace").splitlines()
         columns = _columns(lines[0]) if lines else []
         if not {"epoch", "step"} <= set(columns) or len(columns) < 3:

@@ -39,6 +39,9 @@ STAMP: Final = re.compile(
 )
 _PLAIN_STAMP: Final = re.compile(r" ?\[?(\d{4}-\d\d-\d\d) (\d\d:\d\d):([0-5]\d)(?:[.,](\d{1,9}))?\]")
 """The commonest by far, as `STAMP` would read it."""
+MOMENT: Final = rb"20[0-3]\d-\d\d-\d\d (?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d[,.]\d{3}(?:\d{3})?"
+"""The pattern of a date and a time of day to the millisecond or microsecond, that names no zone."""
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - it is UTC, as all that is read here
 _ENDINGS: Final = (
     (b"DUE TO PREEMPTION", "preempted"),
     (b"DUE TO TIME LIMIT", "preempted"),
@@ -134,6 +137,20 @@ def kept(line: bytes) -> str | None:
     return found[1] if found else None
 
 
+def moment(text: bytes) -> int:
+    """Return what matches `MOMENT` as `stamp` would read it, as UTC [ns since the Unix epoch].
+
+    Raises:
+        ValueError: There is no such day.
+
+    Example:
+        >>> moment(b"2024-01-02 03:04:05,250"), moment(b"2024-01-02 03:04:05.250000")
+        (1704164645250000000, 1704164645250000000)
+    """
+    since = datetime.fromisoformat(text.decode("ascii")) - _EPOCH
+    return ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
+
+
 @lru_cache(4096)
 def _minute(text: str) -> int:
     """Return a date and time of day [s since the Unix epoch]."""
@@ -162,8 +179,6 @@ def holds(path: Path, head: bytes, mark: bytes, line: re.Pattern[bytes]) -> bool
         mark: What such a line holds: looked for first, as it is quick.
         line: What such a line matches, anywhere in it.
     """
-    if path.is_dir():
-        return False
     if mark in head and line.search(head):
         return True
     left, before = LOOKED_AT, b""

@@ -100,8 +100,6 @@ class Megatron:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no Megatron log, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not a log file"
         return None if holds(path, head, MARK, _LINE) else "no line tells of an iteration and the elapsed time of each"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:

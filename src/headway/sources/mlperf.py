@@ -45,8 +45,6 @@ class MLPerf:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no MLPerf log, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not a log file"
         if mlperfpower.is_power(head):
             return "it is a power log and no training log"
         return None if MARK in head or _has_mark(path) else f"no line in it holds {MARK.decode()}"

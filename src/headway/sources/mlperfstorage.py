@@ -33,17 +33,13 @@ _json: Final = json.JSONDecoder()
 
 
 class MLPerfStorage:
-    """The source of MLPerf Storage results: a run's ``summary.json``, or the folder it is in."""
+    """The source of MLPerf Storage results: a run's ``summary.json``."""
 
     name = "mlperfstorage"
+    beside = (EPOCHS,)
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no result of MLPerf Storage, or None when it is one."""
-        if path.is_dir():
-            try:
-                return self.recognise(path / SUMMARY, files.head(path / SUMMARY))
-            except OSError:
-                return f"there is no {SUMMARY} in it"
         if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
             return "it is no JSON object"
         if b'"num_accelerators"' in head and (b'"train_au_' in head or b'"metric"' in head):
@@ -56,20 +52,19 @@ class MLPerfStorage:
         Raises:
             SourceError: It cannot be read, or says nothing of a training.
         """
-        where = path / SUMMARY if path.is_dir() else path
         warnings: list[str] = []
-        summary = _document(where, warnings)
+        summary = _document(path, warnings)
         metric = summary.get("metric")
         metric = metric if isinstance(metric, dict) else {}
         busy = _busy(metric, warnings)
-        beside = where.with_name(EPOCHS)
+        beside = path.with_name(EPOCHS)
         epochs: dict[str, Any] = {}
         if beside.is_file():
             try:
                 epochs = _document(beside, warnings)
             except (SourceError, OSError):
                 warnings.append(f"{EPOCHS} beside it cannot be read: the run counts as one step")
-        return [_Result(clean(str(path), 4096), summary, busy, epochs, warnings).run(_title(summary, where), asked)]
+        return [_Result(clean(str(path), 4096), summary, busy, epochs, warnings).run(_title(summary, path), asked)]
 
 
 def _document(path: Path, warnings: list[str]) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from typing import Any, Final, Protocol
 from headway.errors import ArgumentError, SourceError
 from headway.sources import files
 from headway.sources.asked import Asked, Loaded
-from headway.sources.native import below
 from headway.sources.text import clean
 
 
 class Source(Protocol):
     """What reads one kind of log.
+
+    A source may have two things more: `load_together(paths, asked)`, where several files of one folder say more
+    together than each alone, and `beside`, the names of files that it looks for beside its own.
 
     Attributes:
         name: What its runs name as their source.
@@ -28,15 +30,15 @@ class Source(Protocol):
         """Return why the path is not of this kind, or None when it is.
 
         Args:
-            path: A folder or a regular file.
-            head: The beginning of the file, unpacked where it is gzip; empty for a folder.
+            path: A regular file.
+            head: Its beginning, unpacked where it is gzip.
         """
 
     def load(self, path: Path, asked: Asked) -> Sequence[Loaded]:
         """Return the runs, pools or served requests at a path that it recognised.
 
         Args:
-            path: A folder or a regular file.
+            path: A file.
             asked: What the reader says of it.
         """
 
@@ -89,13 +91,13 @@ SOURCES: Final = _Sources()
 
 
 def look(path: Path) -> bytes:
-    """Return the beginning of the file at a path, nothing for a folder.
+    """Return the beginning of the file at a path.
 
     Raises:
-        SourceError: There is nothing, it cannot be read, or it is neither a file nor a folder.
+        SourceError: There is nothing, it cannot be read, or it is no file.
     """
     try:
-        return b"" if path.is_dir() else files.head(path)
+        return files.head(path)
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
 
@@ -116,7 +118,7 @@ def recognise(path: Path, source: str | None = None) -> Source:
     """Return the source that knows a path.
 
     Args:
-        path: A file or a folder.
+        path: A file.
         source: The name of the source to use; None asks each.
 
     Raises:
@@ -164,11 +166,6 @@ def _candidates(name: str | None) -> tuple[Source, ...]:
 def _unknown(path: Path, head: bytes, reasons: dict[str, str]) -> SourceError:
     shown = clean(str(path), 4096)
     said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-    if path.is_dir():
-        step = "Give a run's folder, a folder of runs, or a log file"
-        if deeper := below(path):
-            step = f"There is one in {clean(str(deeper), 4096)}: give that path"
-        return SourceError(f"Cannot find a run in {shown}: {said}", step, "no-runs", path=shown, reasons=reasons)
     if not head:
         return SourceError(f"Cannot read {shown}: it is empty", "Give a file with content", "empty-file", path=shown)
     step = "See docs/sources.md for what can be read"

@@ -22,20 +22,13 @@ class _Result(Protocol):
 _AResult = TypeVar("_AResult", bound=_Result)
 
 
-def no_object(path: FilePath, head: bytes, noun: str) -> str | None:
-    """Return why a path is no file that begins with an object of JSON; None when it is one.
-
-    Args:
-        path: A folder or a regular file.
-        head: The beginning of the file.
-        noun: What is looked for.
+def no_object(head: bytes) -> str | None:
+    """Return why a file does not begin with an object of JSON; None when it does.
 
     Example:
-        >>> no_object(FilePath("a.json"), b'[{"completed": 3}]', "result file")
+        >>> no_object(b'[{"completed": 3}]')
         'it does not begin with an object of JSON'
     """
-    if path.is_dir():
-        return f"it is a folder and not a {noun}"
     begins = head.lstrip().startswith((b"{", b"\xef\xbb\xbf{"))
     return None if begins else "it does not begin with an object of JSON"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_MOST_FILES: Final = 400
-"""So many files of a folder are looked at."""
 _NO_TABLE: Final = "no line in its first 64 KiB is a header of sacct, squeue or sinfo, and it is no JSON of theirs"
 _CUT: Final = "cut to the width of a column, left out; write it again with -P (parsable), or squeue with -o '%i|%T|…'"
 _CUT_NAME: Final = (
@@ -49,42 +47,23 @@ class Slurm:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is nothing that Slurm printed, or None when it is."""
-        if path.is_dir():
-            return None if any(True for _ in _inside(path)) else "no file in the folder is of sacct, squeue or sinfo"
         return None if _known(head) else _NO_TABLE
 
     def load(self, path: Path, asked: Asked) -> list[Pool]:
-        """Return the pool of a file, or of all files of Slurm in a folder.
+        """Return the pool of a file.
 
         Raises:
             SourceError: A table has no header, or lacks columns, or there is no job and no node in it.
         """
-        if not path.is_dir():
-            return [_Reading(path, asked).pool([path])]
-        chosen = list(_inside(path))
-        others = [one.name for one in _files(path) if one not in set(chosen)]
-        reading = _Reading(path, asked)
-        if others:
-            named = ", ".join(clean(name, 60) for name in others[:3]) + (", …" if len(others) > 3 else "")
-            reading.warnings.append(f"{len(others)} files of the folder are not of Slurm and are not read: {named}")
-        return [reading.pool(chosen)]
+        return [_Reading(path, asked).pool([path])]
 
+    def load_together(self, paths: Sequence[Path], asked: Asked) -> list[Pool]:
+        """Return the one pool of several files of a folder: jobs of the one, nodes of the other.
 
-def _files(folder: Path) -> list[Path]:
-    try:
-        entries = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
-    except OSError:
-        return []
-    return [one for one in entries[:_MOST_FILES] if one.is_file()]
-
-
-def _inside(folder: Path) -> Iterator[Path]:
-    for one in _files(folder):
-        try:
-            if _known(files.head(one)):
-                yield one
-        except OSError:
-            continue
+        Raises:
+            SourceError: As `load` does.
+        """
+        return [_Reading(paths[0].parent, asked).pool(paths)]
 
 
 def _known(head: bytes) -> bool:

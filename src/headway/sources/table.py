@@ -21,10 +21,6 @@ from headway.sources.table_start import header, missing, offer
 from headway.sources.table_times import MISSING, UNITS_NS, number
 from headway.sources.text import Complaints, clean
 
-_ENDINGS: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-_NAMED: Final = frozenset({"cluster_job_log", "cluster_machine_list"})
-_MOST_FILES: Final = 64
-"""Of so many tables in a folder at most; a folder of more is no cluster's."""
 _COUNTS: Final = "it counts causes and has no times, so it is no run and no pool: see docs/sources/table.md"
 
 
@@ -35,8 +31,6 @@ class Table:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no table of a ready mapping, or None when it is one."""
-        if path.is_dir():
-            return None if _tables(path) else "no table in it has the columns of a ready mapping"
         if _found(head, ready()) is not None:
             return None
         first = head[:4096].decode("utf-8", "replace").lower().split("\n", 3)[:3]
@@ -45,26 +39,25 @@ class Table:
         return f"its columns are those of no ready mapping; give one of your own with --mapping{offer(header(head))}"
 
     def load(self, path: Path, asked: Asked) -> list[Pool]:
-        """Return the pools of a table, or of the tables in a folder: nodes go to the jobs of their family."""
+        """Return the pools of a table.
+
+        Raises:
+            SourceError: No mapping fits it, or no row is what the mapping says.
+        """
+        return self.load_together([path], asked)
+
+    def load_together(self, paths: Sequence[Path], asked: Asked) -> list[Pool]:
+        """Return the pools of the tables of a folder: nodes go to the jobs of their family.
+
+        Raises:
+            SourceError: As `load` does.
+        """
         mappings = ready() if asked.mapping is None else (read(asked.mapping),)
-        paths = (_tables(path) if asked.mapping is None else _named(path)) if path.is_dir() else [path]
         found = [(mapping, pool) for one in paths for mapping, pool in _load(one, mappings)]
         pools = [pool for _, pool in _joined(found)]
         if asked.capacity is not None:
             pools = [replace(pool, devices=asked.capacity) if pool.totals_ns is None else pool for pool in pools]
         return pools
-
-
-def _named(folder: Path) -> list[Path]:
-    """Return the files in a folder whose name is a table's."""
-    named = [path for path in folder.iterdir() if path.name in _NAMED or path.name.lower().endswith(_ENDINGS)]
-    named = [path for path in named if path.is_file()]
-    return sorted(named) if len(named) <= _MOST_FILES else []
-
-
-def _tables(folder: Path) -> list[Path]:
-    """Return the tables in a folder that have the columns of a ready mapping."""
-    return [path for path in _named(folder) if _found(files.head(path), ready()) is not None]
 
 
 def _found(head: bytes, mappings: Sequence[Mapping]) -> tuple[Mapping, str, tuple[str, ...]] | None:

@@ -52,8 +52,6 @@ class TensorBoard:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no event file, or None when it is one."""
-        if path.is_dir():
-            return "it is a folder and not an event file"
         if len(head) >= HEADER.size:
             length, said = HEADER.unpack_from(head)
             if length < 4096 and _VERSION in head[12 : 12 + length] and checksum(head[:8]) == said:
@@ -72,7 +70,8 @@ class TensorBoard:
         for some in stretches(path, log.bad):
             points.take(some)
         points.finish()
-        return [log.run(path.name, asked)]
+        is_usual = path.name.startswith("events.out.tfevents.")  # of which a folder holds one, called as the run is
+        return [log.run(path.absolute().parent.name if is_usual else path.name, asked)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -244,15 +244,11 @@ class _Reader:
 
     def _fill(self, size: int) -> bytes:
         """Return the next bytes, fewer only at the end, or where a gzip breaks."""
-        pieces: list[bytes] = []
         try:
-            while size > 0 and (piece := self._file.read1(size)):
-                pieces.append(piece)
-                size -= len(piece)
+            return files.piece(self._file, size)
         except files.TornError:
-            if not pieces:
-                self._bad.add("where the gzip breaks, and the rest is left out", self._number + 1)
-        return b"".join(pieces)
+            self._bad.add("where the gzip breaks, and the rest is left out", self._number + 1)
+            return b""
 
     def _pass(self, left: int) -> bool:
         """Pass over a record too long to hold, of which so many bytes are still to be read."""

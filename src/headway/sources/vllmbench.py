@@ -54,7 +54,7 @@ class VLLMBench:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no result of it, or None when it is one."""
-        if reason := no_object(path, head, "result file"):
+        if reason := no_object(head):
             return reason
         walk = Walk(io.BytesIO(head), _OPENED)
         names = {place[0] for place, _ in walk if place}

@@ -237,7 +237,6 @@ def test_prose_and_other_entries_are_not_recognised(tmp_path):
     path.write_bytes(b'{"jsonPayload": {"job_name": "x", "other": 1}}\n')
     with pytest.raises(SourceError, match="no entry of ml-goodput-measurement"):
         GoogleGoodput().load(path, Asked())
-    assert GoogleGoodput().recognise(tmp_path, b"")
 
 
 def test_a_gzip_that_is_cut_is_said(tmp_path):

@@ -139,7 +139,6 @@ def test_no_reading_at_all(tmp_path):
         MLPerfPower().load(path, Asked())
     assert attach(run_between(0, 10), [path]).energy_j is None
     assert MLPerfPower().recognise(path, b"Time, and Watts, in prose")
-    assert MLPerfPower().recognise(tmp_path, b"")
     training_log = training(tmp_path / "t")
     assert MLPerfPower().recognise(training_log, files.head(training_log))
     assert attach(Run("r", "x", []), [path], UTC).energy_j is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from data import real
 from headway.errors import SourceError
 from headway.ledger.pool import account_pool
-from headway.sources import files, slurm_attempts, slurm_columns, slurm_fields, slurm_gpus, slurm_jobs
+from headway.sources import files, load, slurm_attempts, slurm_columns, slurm_fields, slurm_gpus, slurm_jobs
 from headway.sources.asked import Asked
 from headway.sources.slurm import Slurm
 from headway.sources.slurm_table import header
@@ -31,7 +31,10 @@ def pool(path, text=None, **asked):
     """Return the pool of a path, with this text in it where some is given."""
     if text is not None:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert Slurm().recognise(path, b"" if path.is_dir() else files.head(path)) is None
+    if path.is_dir():
+        (found,) = load(path, **asked)
+        return found
+    assert Slurm().recognise(path, files.head(path)) is None
     (found,) = Slurm().load(path, Asked(**asked))
     account_pool(found)
     return found
@@ -565,7 +568,7 @@ def test_sacct_and_sinfo_in_one_folder(tmp_path):
     ledger = account_pool(found)
     assert (found.devices, ledger.offered_ns) == (16, 16 * 4 * H * 10**9)
     assert ledger.seconds == {"allocated": 24 * H, "queued": 8 * H, "unallocated": 24 * H, "drained": 8 * H}
-    assert said(found, "not of Slurm and are not read: notes.md")
+    assert said(found, "notes.md (no source knows it)")
 
 
 @pytest.mark.parametrize(
@@ -575,7 +578,6 @@ def test_what_is_not_of_slurm(tmp_path, text):
     path = tmp_path / "other"
     path.write_text(text)
     assert Slurm().recognise(path, files.head(path))
-    assert Slurm().recognise(tmp_path, b"")
 
 
 # Many at once, and one by one
