@@ -272,3 +272,11 @@ def test_a_number_without_end_is_a_clear_error(log, option):
     done = process(f"report {log} --json {option[0]} '{option[1]}'")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_what_no_source_knows_says_why_each_declined_on_a_line_of_its_own(tmp_path, capsys):
+    (tmp_path / "notes.md").write_text("what we did; and why\n")
+    assert main(["report", str(tmp_path / "notes.md")]) == 2
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first.endswith("no source knows it. See docs/sources.md for what can be read. [unknown-source]")
+    assert lines[1].split(maxsplit=1) == ["mlperf", "no line in it holds :::MLLOG"]

@@ -122,7 +122,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         result = cli.main(args=None if arguments is None else [*arguments], prog_name="headway", standalone_mode=False)
         sys.stdout.flush()
     except HeadwayError as error:
-        return _fail(str(error))
+        return _fail(_in_lines(error))
     except click.ClickException as error:
         with suppress(OSError):
             error.show()
@@ -149,6 +149,17 @@ def _give_streams() -> None:
             os.set_inheritable(nowhere, True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "r" if name == "stdin" else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _in_lines(error: HeadwayError) -> str:
+    """Return the message of an error; where several declined, each with its reason on a line of its own."""
+    reasons: Mapping[str, str] = error.details.get("reasons", {})
+    if not reasons:
+        return str(error)
+    what = error.what.removesuffix("; " + "; ".join(f"{name}: {reason}" for name, reason in reasons.items()))
+    width = max(map(len, reasons))
+    lines = (f"\n  {name:<{width}}  {reason}" for name, reason in reasons.items())
+    return f"{what}. {error.next_step}. [{error.slug}]{''.join(lines)}"
 
 
 def _fail(message: str) -> int:

@@ -15,7 +15,7 @@ from headway.sources.text import clean
 _WORDS: Final = {
     "id": r"(job|task|pod|run)?_?(id|name|number|nr)|job",
     "submit": r"submi\w*|queued|creat\w*|arriv\w*|request\w*",
-    "start": r"start\w*|beg[iu]n\w*|scheduled|launch\w*",
+    "start": r"start\w*|beg[aiu]n\w*|scheduled|launch\w*",
     "end": r"end\w*|finish\w*|stop\w*|complet\w*|delet\w*",
     "devices": r"(n|num|n_?of|alloc|req)?_?(gpu|device|accelerator|npu|tpu|chip|card)s?_?(num|count|n)?",
     "duration": r"duration|elapsed|run_?time|wall_?time|took",
