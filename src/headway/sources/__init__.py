@@ -1,4 +1,4 @@
-"""Sources: logs that exist, read into events. One file a source; ``docs/sources.md`` lists them."""
+"""Sources: logs that exist, read into events. One file or folder a source; ``docs/sources.md`` lists them."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.sources import megatron
-from headway.sources.logline import MOMENT, moment
-from headway.sources.stepcolumns import UNKNOWN
-from headway.sources.steplines import LONGEST, Bare, StepLines, bare, ending, holds
+from headway.sources.steps.columns import UNKNOWN
+from headway.sources.steps.line import MOMENT, moment
+from headway.sources.steps.lines import LONGEST, Bare, StepLines, bare, ending, holds
 from headway.sources.text import clean
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import msgspec
 
 from headway.clock import NS_PER_S
 from headway.sources.mllog import whole
-from headway.sources.steplines import LONGEST, StepLines, ending, holds, seconds_ns
+from headway.sources.steps.lines import LONGEST, StepLines, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import numpy as np
 from headway.ledger.history import Run
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.stepcolumns import UNKNOWN
-from headway.sources.steplines import StepLines
+from headway.sources.steps.columns import UNKNOWN
+from headway.sources.steps.lines import StepLines
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headway.sources.alike import Spans
+    from headway.sources.steps.alike import Spans
 
     Ints = NDArray[np.int64]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.sources.front import ranks
-from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
+from headway.sources.steps.front import ranks
+from headway.sources.steps.lines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headway.ledger.history import Run
-    from headway.sources.alike import Spans
     from headway.sources.asked import Asked
+    from headway.sources.steps.alike import Spans
 
     Ints = NDArray[np.int64]
 

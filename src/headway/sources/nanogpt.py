@@ -14,18 +14,18 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.ledger.history import Run
-from headway.sources import front
 from headway.sources.asked import Asked
-from headway.sources.column import Table
-from headway.sources.logline import ENDINGS
-from headway.sources.stepcolumns import UNKNOWN, parts, search
-from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
+from headway.sources.steps import front
+from headway.sources.steps.column import Table
+from headway.sources.steps.columns import UNKNOWN, parts, search
+from headway.sources.steps.line import ENDINGS
+from headway.sources.steps.lines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headway.sources.alike import Spans
+    from headway.sources.steps.alike import Spans
 
     Ints = NDArray[np.int64]
 

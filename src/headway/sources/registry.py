@@ -46,9 +46,9 @@ class Source(Protocol):
 HOMES: Final = (
     "native:Native",
     "mlperf:MLPerf",
-    "kineto:Kineto",
-    "slurm:Slurm",
-    "table:Table",
+    "kineto.source:Kineto",
+    "slurm.source:Slurm",
+    "table.source:Table",
     "megatron:Megatron",
     "deepspeed:DeepSpeed",
     "dllogger:DLLogger",

@@ -16,8 +16,8 @@ from headway.clock import NS_PER_S
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
-from headway.sources.stepcolumns import UNKNOWN
-from headway.sources.steplines import StepLines
+from headway.sources.steps.columns import UNKNOWN
+from headway.sources.steps.lines import StepLines
 from headway.sources.text import clean
 from headway.sources.tfrecord import HEADER, Stretch, checksum, stretches
 

@@ -15,15 +15,15 @@ import numpy as np
 from headway.events import CLOSE_REASONS
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
-from headway.sources.front import ranks
-from headway.sources.stepcolumns import UNKNOWN
-from headway.sources.steplines import LONGEST, StepLines, bare, ending, holds, seconds_ns
+from headway.sources.steps.columns import UNKNOWN
+from headway.sources.steps.front import ranks
+from headway.sources.steps.lines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headway.sources.alike import Spans
+    from headway.sources.steps.alike import Spans
 
     Ints = NDArray[np.int64]
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from headway.errors import SourceError
-from headway.sources import files, lightning, maxtext, nanogpt, steplines
-from headway.sources.alike import Alike
+from headway.sources import files, lightning, maxtext, nanogpt
 from headway.sources.asked import Asked
-from headway.sources.column import Column, Table
-from headway.sources.stepcolumns import UNKNOWN
-from headway.sources.steplines import StepLines
+from headway.sources.steps import lines as steplines
+from headway.sources.steps.alike import Alike
+from headway.sources.steps.column import Column, Table
+from headway.sources.steps.columns import UNKNOWN
+from headway.sources.steps.lines import StepLines
 
 
 def nano(chance):
@@ -211,7 +212,7 @@ def test_among_lines_that_say_nothing(seed, tmp_path, monkeypatch):
     path.write_text("\n".join(lines))
     at_once = told(nanogpt.NanoGPT(), path)
     monkeypatch.setattr(steplines, "_FEW", 1 << 40)
-    monkeypatch.setattr("headway.sources.alike._MANY", 1 << 40)
+    monkeypatch.setattr("headway.sources.steps.alike._MANY", 1 << 40)
     assert at_once == told(nanogpt.NanoGPT(), path)
 
 
@@ -248,7 +249,7 @@ def test_what_is_no_plain_number_is_read_alone_and_what_says_nothing_not_at_all(
 
 
 def test_more_shapes_than_are_remembered(monkeypatch):
-    monkeypatch.setattr("headway.sources.alike._MOST", 2)
+    monkeypatch.setattr("headway.sources.steps.alike._MOST", 2)
     alike = Alike(numbers)
     for first in range(5):
         found = alike.split(first, b"".join(b"y" * (n + first) + b"=%d\n" % n for n in range(9)))

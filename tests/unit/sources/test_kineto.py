@@ -12,9 +12,13 @@ import pytest
 from data import real
 from headway.errors import SourceError
 from headway.ledger.account import account
-from headway.sources import chrometrace, files, kineto_devices, kineto_launches, kineto_spans
+from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.kineto import Kineto, facts, merge
+from headway.sources.kineto import chrometrace
+from headway.sources.kineto import devices as kineto_devices
+from headway.sources.kineto import launches as kineto_launches
+from headway.sources.kineto import spans as kineto_spans
+from headway.sources.kineto.source import Kineto, facts, merge
 
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
 TORCH = (SAMPLES / "kineto_torch.json").read_bytes()

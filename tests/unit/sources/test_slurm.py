@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from data import real
 from headway.errors import SourceError
 from headway.ledger.pool import account_pool
-from headway.sources import files, load, slurm_attempts, slurm_columns, slurm_fields, slurm_gpus, slurm_jobs
+from headway.sources import files, load
 from headway.sources.asked import Asked
-from headway.sources.slurm import Slurm
-from headway.sources.slurm_table import header
+from headway.sources.slurm import attempts as slurm_attempts
+from headway.sources.slurm import columns as slurm_columns
+from headway.sources.slurm import fields as slurm_fields
+from headway.sources.slurm import gpus as slurm_gpus
+from headway.sources.slurm import jobs as slurm_jobs
+from headway.sources.slurm.source import Slurm
+from headway.sources.slurm.table import header
 
 H = 3600
 SACCT = "JobID|JobName|User|Account|Partition|State|Submit|Eligible|Start|End|ElapsedRaw|AllocTRES|ReqTRES"
@@ -621,7 +626,7 @@ def read(path, text, monkeypatch, **limits):
     """Return what is read where the limits on what is looked at together are these."""
     with monkeypatch.context() as patched:
         for name, value in limits.items():
-            patched.setattr(f"headway.sources.slurm_{name.replace('__', '._')}", value)
+            patched.setattr(f"headway.sources.slurm.{name.replace('__', '._')}", value)
         path.write_text(text)
         try:
             (found,) = Slurm().load(path, Asked())

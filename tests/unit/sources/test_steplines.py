@@ -7,8 +7,8 @@ from headway.clock import NS_PER_S
 from headway.ledger.account import account
 from headway.sources import maxtext, megatron, nanogpt
 from headway.sources.asked import Asked
-from headway.sources.logline import bare, kept
-from headway.sources.steplines import StepLines
+from headway.sources.steps.line import bare, kept
+from headway.sources.steps.lines import StepLines
 
 T = 1_740_000_000 * NS_PER_S
 KEPT = {

@@ -16,10 +16,12 @@ from data import real
 from headway import account
 from headway.errors import ArgumentError, SourceError
 from headway.model.mtbf import Mtbf
-from headway.sources import files, table_jobs, table_records
+from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.table import Table, _found
-from headway.sources.table_mapping import read, ready
+from headway.sources.table import jobs as table_jobs
+from headway.sources.table import records as table_records
+from headway.sources.table.mapping import read, ready
+from headway.sources.table.source import Table, _found
 
 H = 3600 * 10**9
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"

@@ -13,7 +13,7 @@ from headway.events import Close, Restored, Saved, Span
 from headway.ledger.account import account
 from headway.sources import deepspeed, dllogger, megatron
 from headway.sources.asked import Asked
-from headway.sources.steplines import StepLines, bare, ending, seconds_ns, stamp
+from headway.sources.steps.lines import StepLines, bare, ending, seconds_ns, stamp
 
 T = 1_740_000_000 * NS_PER_S
 MEGATRON, DEEPSPEED, DLLOGGER = megatron.Megatron(), deepspeed.DeepSpeed(), dllogger.DLLogger()

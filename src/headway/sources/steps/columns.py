@@ -14,7 +14,7 @@ from headway.units import show_seconds
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headway.sources.steplines import StepLines
+    from headway.sources.steps.lines import StepLines
 
     Ints = NDArray[np.int64]
 

@@ -8,10 +8,9 @@ from typing import Final
 
 from headway.clock import NS_PER_S
 from headway.ledger.jobs import Jobs
-from headway.sources import slurm_attempts
-from headway.sources import slurm_fields as fields
-from headway.sources import slurm_gpus as gpus
-from headway.sources.slurm_table import Row
+from headway.sources.slurm import attempts as slurm_attempts
+from headway.sources.slurm import fields, gpus
+from headway.sources.slurm.table import Row
 from headway.sources.text import clean
 from headway.units import show_seconds
 

@@ -11,14 +11,14 @@ from headway.errors import SourceError
 from headway.ledger.history import Pool
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.table_amounts import MAX_MILLI, BadCell
-from headway.sources.table_jobs import JobRows, fits
-from headway.sources.table_mapping import Mapping, read, ready
-from headway.sources.table_philly import NAMES, Attempts, is_philly
-from headway.sources.table_plain import label
-from headway.sources.table_records import Records, find_header
-from headway.sources.table_start import header, missing, offer
-from headway.sources.table_times import MISSING, UNITS_NS, number
+from headway.sources.table.amounts import MAX_MILLI, BadCell
+from headway.sources.table.jobs import JobRows, fits
+from headway.sources.table.mapping import Mapping, read, ready
+from headway.sources.table.philly import NAMES, Attempts, is_philly
+from headway.sources.table.plain import label
+from headway.sources.table.records import Records, find_header
+from headway.sources.table.start import header, missing, offer
+from headway.sources.table.times import MISSING, UNITS_NS, number
 from headway.sources.text import Complaints, clean
 
 _COUNTS: Final = "it counts causes and has no times, so it is no run and no pool: see docs/sources/table.md"

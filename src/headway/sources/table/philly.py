@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.sources import files
-from headway.sources.table_records import Chunk, Note, Notes
+from headway.sources.table.records import Chunk, Note, Notes
 from headway.sources.text import Complaints, clean
 
 NAMES: Final = ("jobid", "user", "vc", "status", "submitted_time", "start_time", "end_time", "gpus")

@@ -11,7 +11,7 @@ A source reads the lines of its format and tells a `StepLines` what each says; a
     return log.run("name", asked, devices=8)
 
 Where most lines are alike but for their digits, `StepLines.read` reads them many at a time, and `StepLines.steps` takes
-what they say; `headway.sources.alike` tells why that says the same.
+what they say; `headway.sources.steps.alike` tells why that says the same.
 
 Rules, so that each source need not have its own:
 
@@ -39,11 +39,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.sources import files, front
-from headway.sources.alike import Alike, Spans
-from headway.sources.column import Column, Table
+from headway.sources import files
 from headway.sources.columns import BOUND
-from headway.sources.logline import (
+from headway.sources.steps import front
+from headway.sources.steps.alike import Alike, Spans
+from headway.sources.steps.column import Column, Table
+from headway.sources.steps.columns import UNKNOWN, Mark
+from headway.sources.steps.line import (
     KEPT_BEGINS,
     LONGEST,
     LOOKED_AT,
@@ -56,8 +58,7 @@ from headway.sources.logline import (
     seconds_ns,
     stamp,
 )
-from headway.sources.stepcolumns import UNKNOWN, Mark
-from headway.sources.stepruns import build
+from headway.sources.steps.runs import build
 from headway.sources.text import Complaints, clean
 
 if TYPE_CHECKING:

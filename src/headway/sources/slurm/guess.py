@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from headway.clock import NS_PER_S
-from headway.sources import slurm_fields as fields
-from headway.sources.slurm_nodes import node_state
-from headway.sources.slurm_table import SACCT, SINFO, SQUEUE, Header
+from headway.sources.slurm import fields
+from headway.sources.slurm.nodes import node_state
+from headway.sources.slurm.table import SACCT, SINFO, SQUEUE, Header
 
 _JOB: Final = re.compile(r"\d{1,20}(?:_(?:\d+|\[.*))?(?:\+\d+)?(?:\.\S+)?", re.ASCII)
 _STEP: Final = re.compile(r"\d[\d_+]*\.(?:batch|extern|interactive|\d+)", re.ASCII)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from headway.sources import files, slurm_fields, slurm_lists
+from headway.sources import files
+from headway.sources.slurm import fields as slurm_fields
+from headway.sources.slurm import lists as slurm_lists
 
 SACCT: Final = "sacct"
 SQUEUE: Final = "squeue"

@@ -12,11 +12,10 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.ledger.jobs import UNTOLD
-from headway.sources import slurm_cells as cells
-from headway.sources import slurm_fields as fields
-from headway.sources.slurm_jobs import DEVICES, SLACK_NS, Attempts
-from headway.sources.slurm_rows import Records
-from headway.sources.slurm_table import NAMES, Header
+from headway.sources.slurm import cells, fields
+from headway.sources.slurm.jobs import DEVICES, SLACK_NS, Attempts
+from headway.sources.slurm.rows import Records
+from headway.sources.slurm.table import NAMES, Header
 from headway.sources.text import clean
 
 if TYPE_CHECKING:

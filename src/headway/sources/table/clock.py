@@ -12,7 +12,7 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.ledger.jobs import UNTOLD
-from headway.sources.table_times import MISSING, Times
+from headway.sources.table.times import MISSING, Times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Final
 from headway.errors import SourceError
 from headway.ledger.history import Pool
 from headway.ledger.jobs import UNTOLD
-from headway.sources import files, slurm_fields, slurm_guess, slurm_json
+from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.slurm_columns import Columns
-from headway.sources.slurm_jobs import Attempts
-from headway.sources.slurm_nodes import Nodes
-from headway.sources.slurm_rows import records
-from headway.sources.slurm_table import SACCT, SINFO, SQUEUE, Header, Row, first_header
+from headway.sources.slurm import document as slurm_json
+from headway.sources.slurm import fields as slurm_fields
+from headway.sources.slurm import guess as slurm_guess
+from headway.sources.slurm.columns import Columns
+from headway.sources.slurm.jobs import Attempts
+from headway.sources.slurm.nodes import Nodes
+from headway.sources.slurm.rows import records
+from headway.sources.slurm.table import SACCT, SINFO, SQUEUE, Header, Row, first_header
 from headway.sources.text import Complaints, clean
 
 if TYPE_CHECKING:

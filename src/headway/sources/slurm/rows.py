@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from headway.sources import files
-from headway.sources.slurm_table import DASHES, Header, header
+from headway.sources.slurm.table import DASHES, Header, header
 from headway.sources.text import Complaints
 
 _DATE: Final = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from headway.sources.table_mapping import Mapping
-from headway.sources.table_records import DELIMITERS, fields
+from headway.sources.table.mapping import Mapping
+from headway.sources.table.records import DELIMITERS, fields
 from headway.sources.text import clean
 
 _WORDS: Final = {

@@ -10,7 +10,7 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.ledger.jobs import UNTOLD
-from headway.sources import slurm_fields as fields
+from headway.sources.slurm import fields
 from headway.sources.text import LIMIT, clean
 
 if TYPE_CHECKING:

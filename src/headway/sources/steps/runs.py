@@ -1,4 +1,4 @@
-"""Runs from the step lines and marks of a training log; `headway.sources.steplines` has the rules."""
+"""Runs from the step lines and marks of a training log; `headway.sources.steps.lines` has the rules."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Restored, Saved, Span
 from headway.ledger.history import Process, Rows, Run
-from headway.sources.column import Column
-from headway.sources.stepcolumns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering, parts, search
+from headway.sources.steps.column import Column
+from headway.sources.steps.columns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering, parts, search
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headway.sources.asked import Asked
-    from headway.sources.steplines import StepLines
+    from headway.sources.steps.lines import StepLines
 
     Ints = NDArray[np.int64]
 

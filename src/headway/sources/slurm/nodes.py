@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.ledger.history import Outage
-from headway.sources import slurm_fields as fields
-from headway.sources import slurm_gpus as gpus
-from headway.sources.slurm_table import Row
+from headway.sources.slurm import fields, gpus
+from headway.sources.slurm.table import Row
 from headway.sources.text import clean
 
 _STATE: Final = re.compile(r"[A-Za-z_]+")

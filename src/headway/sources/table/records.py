@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.sources import files
-from headway.sources.table_mapping import Mapping
+from headway.sources.table.mapping import Mapping
 from headway.sources.text import Complaints, clean
 
 DELIMITERS: Final = (",", "\t", ";", "|")

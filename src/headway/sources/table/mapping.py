@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headway.errors import ArgumentError
 from headway.sources import files
-from headway.sources.table_times import UNITS_NS, Times, zone_of
+from headway.sources.table.times import UNITS_NS, Times, zone_of
 from headway.sources.text import clean
 
 KINDS: Final = {

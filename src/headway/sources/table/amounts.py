@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Final
 
-from headway.sources.table_times import MISSING, number
+from headway.sources.table.times import MISSING, number
 from headway.sources.text import clean
 
 MAX_MILLI: Final = 10**11

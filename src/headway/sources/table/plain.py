@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headway.ledger.jobs import LABELS, UNTOLD, Jobs
-from headway.sources.table_amounts import CACHED, SHORT, Amounts, BadCell
-from headway.sources.table_clock import Clock, Form
-from headway.sources.table_times import MISSING, UNITS_NS, Times, length_ns
+from headway.sources.table.amounts import CACHED, SHORT, Amounts, BadCell
+from headway.sources.table.clock import Clock, Form
+from headway.sources.table.times import MISSING, UNITS_NS, Times, length_ns
 from headway.sources.text import LIMIT, clean
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from headway.sources.table_mapping import Mapping as Columns
+    from headway.sources.table.mapping import Mapping as Columns
 
     Ints = NDArray[np.int64]
     Bools = NDArray[np.bool_]

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from headway.sources.chrometrace import TraceEvent
+from headway.sources.kineto.chrometrace import TraceEvent
 
 MAX_LAUNCHES: Final = 1 << 22
 """Of a trace with more of them steps are not followed to the device."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.sources import files
-from headway.sources.slurm_table import SACCT, SINFO, SQUEUE, Row
+from headway.sources.slurm.table import SACCT, SINFO, SQUEUE, Row
 from headway.sources.text import Complaints
 
 _LIST: Final = re.compile(r'"(jobs|nodes|sinfo)"\s*:\s*\[')

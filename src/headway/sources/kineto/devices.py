@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from headway.sources.chrometrace import TraceEvent
-from headway.sources.kineto_launches import Launches
-from headway.sources.kineto_spans import Intervals
+from headway.sources.kineto.chrometrace import TraceEvent
+from headway.sources.kineto.launches import Launches
+from headway.sources.kineto.spans import Intervals
 from headway.sources.text import Complaints
 
 MAX_NS: Final = 1 << 61

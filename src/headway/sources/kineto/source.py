@@ -17,9 +17,9 @@ from headway.errors import SourceError
 from headway.events import Close, Open
 from headway.ledger.history import Process, Rows, Run
 from headway.sources.asked import Asked
-from headway.sources.chrometrace import Trace
-from headway.sources.kineto_devices import MAX_NS, Device, Gathering, Mark
-from headway.sources.kineto_spans import Union
+from headway.sources.kineto.chrometrace import Trace
+from headway.sources.kineto.devices import MAX_NS, Device, Gathering, Mark
+from headway.sources.kineto.spans import Union
 from headway.sources.text import Complaints, clean
 
 PHASES: Final = ("exposed_communication", "host_gap")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.sources.logline import KEPT, KEPT_BEGINS, RANK, STAMP
-from headway.sources.stepcolumns import UNKNOWN
+from headway.sources.steps.columns import UNKNOWN
+from headway.sources.steps.line import KEPT, KEPT_BEGINS, RANK, STAMP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headway.sources.alike import Spans
+    from headway.sources.steps.alike import Spans
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]

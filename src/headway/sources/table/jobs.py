@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 
 from headway.ledger.jobs import LABELS, UNTOLD, Job, Jobs
-from headway.sources.table_amounts import Amounts, BadCell
-from headway.sources.table_mapping import Mapping
-from headway.sources.table_philly import Attempts
-from headway.sources.table_plain import SLACK_NS, Plain, Told, label
-from headway.sources.table_records import Records
-from headway.sources.table_times import LIMIT_NS, MISSING, UNITS_NS, Times, length_ns
+from headway.sources.table.amounts import Amounts, BadCell
+from headway.sources.table.mapping import Mapping
+from headway.sources.table.philly import Attempts
+from headway.sources.table.plain import SLACK_NS, Plain, Told, label
+from headway.sources.table.records import Records
+from headway.sources.table.times import LIMIT_NS, MISSING, UNITS_NS, Times, length_ns
 from headway.sources.text import Complaints, clean
 
 _MOST_ODD: Final = 1 / 8

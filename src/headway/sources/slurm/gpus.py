@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from headway.sources.slurm_fields import MOST_DEVICES, Short, nothing, whole
+from headway.sources.slurm.fields import MOST_DEVICES, Short, nothing, whole
 
 _GPU: Final = re.compile(r"(?:gres[/:])?gpu(?:[:=](?!\d+$)([^:=]+))?(?::no_consume)?(?:([:=])(\d+))?", re.ASCII)
 _OTHER: Final = re.compile(

@@ -1,0 +1,1 @@
+"""Traces of profilers, read as what each device did and waited for."""

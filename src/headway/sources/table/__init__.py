@@ -1,0 +1,1 @@
+"""Tables of clusters and schedulers, read by a mapping of their columns."""
