@@ -2,8 +2,8 @@
 
     python benchmarks/sources.py [--mb 10 200] [--only slurm megatron]
 
-Times are of the processor, in a process that has read a small log of the same kind before; memory is its peak, and by
-row what the peak is beyond that of the small log. `kineto.py` measures traces beside another program.
+Times are of reading, by the processor, in a process that has read a small log of the same kind before; memory is the
+peak of reading and of making the ledger, and by row what it is beyond that of the small log. `kineto.py` measures traces beside another program.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ SMALL = 1e5
 MEASURE = """
 import json, sys, time
 from pathlib import Path
+from headway import account
+from headway.ledger.history import Pool, Run
 from headway.sources import load
 
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) << 10
 
 small, large = map(Path, sys.argv[1:])
-load(small)
+account([one for one in load(small) if isinstance(one, Run | Pool)])
 base, begin = peak(), time.process_time()
 found = load(large)
-used, full = time.process_time() - begin, peak()
-begin = time.process_time()
+used = time.process_time() - begin
+account([one for one in found if isinstance(one, Run | Pool)])
+full, begin = peak(), time.process_time()
 for path in large.iterdir() if large.is_dir() else [large]:
     with path.open("rb") as file:
         for line in file:
