@@ -43,6 +43,7 @@ MAX_WINDOWS: Final = 10_000
 @click.option(
     "--mapping", metavar="FILE", type=click.Path(path_type=str), help="TOML that says what a table's columns mean."
 )
+@click.option("--zone", metavar="ZONE", help="Zone of times that name none, such as Europe/Zurich; else UTC.")
 @click.option("--slo", metavar="SLO", help='What a request must keep, such as "ttft:500ms tpot:50ms".')
 @click.option("--price", metavar="PRICE", help='What one device costs, such as "2 USD/h": adds what each loss costs.')
 def report(
@@ -56,6 +57,7 @@ def report(
     by: str | None,
     capacity: int | None,
     mapping: str | None,
+    zone: str | None,
     slo: str | None,
     price: str | None,
 ) -> None:
@@ -74,6 +76,7 @@ def report(
         by=by,
         capacity=capacity,
         mapping=mapping,
+        zone=zone,
         slo=slo,
         price=price,
     )
@@ -91,6 +94,7 @@ def show(
     by: str | None = None,
     capacity: int | None = None,
     mapping: str | None = None,
+    zone: str | None = None,
     slo: str | None = None,
     price: str | None = None,
 ) -> None:
@@ -107,6 +111,7 @@ def show(
         by: One of `headway.ledger.ledger.KEYS`.
         capacity: Devices of a pool where no file says.
         mapping: A TOML file about a table's columns.
+        zone: The zone of times that name none.
         slo: What a request must keep, as a person writes it.
         price: What one device costs, as a person writes it.
 
@@ -128,7 +133,7 @@ def show(
         from headway.ledger.serving import parse_slo
 
         targets = parse_slo(slo)
-    found = load_all(paths, devices=devices, capacity=capacity, mapping=mapping)
+    found = load_all(paths, devices=devices, capacity=capacity, mapping=mapping, zone=zone)
     entries = [cut.entry(one) for one in found if not isinstance(one, Served)]
     served = [one for one in found if isinstance(one, Served)]
     _print(entries, options, served, targets, err=err, as_json=as_json)

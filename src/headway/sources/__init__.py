@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from headway.sources.native import Native, Opened, open_at
 from headway.sources.registry import SOURCES, Source, choose, unreadable
 from headway.sources.text import clean
 from headway.sources.together import together
+from headway.sources.zone import zone_of
 
 __all__ = ["SOURCES", "Source", "load", "load_all"]
 
@@ -28,6 +30,7 @@ def load(
     source: str | None = None,
     capacity: int | None = None,
     mapping: str | os.PathLike[str] | None = None,
+    zone: str | None = None,
 ) -> list[Any]:
     r"""Return what is at a path, in the order of the names: runs, pools of a scheduler, requests that were served.
 
@@ -37,6 +40,7 @@ def load(
         source: The name of the source to use; None lets the content decide.
         capacity: The number of devices of a pool, >= 1; None for what the files say.
         mapping: A TOML file that tells what the columns of a table mean, see ``docs/sources/table.md``.
+        zone: Of times that name none, such as ``Europe/Zurich`` or ``+02:00``; None reads them as UTC, with a warning.
 
     Returns:
         Each a `headway.ledger.history.Run`, `Pool` or `Served`.
@@ -56,7 +60,7 @@ def load(
         >>> [(run.name, run.source, len(run.processes[0].rows)) for run in load(log)]
         [('digits', 'native', 1)]
     """
-    return load_all([path], devices=devices, source=source, capacity=capacity, mapping=mapping)
+    return load_all([path], devices=devices, source=source, capacity=capacity, mapping=mapping, zone=zone)
 
 
 def load_all(
@@ -66,6 +70,7 @@ def load_all(
     source: str | None = None,
     capacity: int | None = None,
     mapping: str | os.PathLike[str] | None = None,
+    zone: str | None = None,
 ) -> list[Any]:
     """Return what is at several paths, in the order of the paths, each once.
 
@@ -77,6 +82,7 @@ def load_all(
         source: As for `load`.
         capacity: As for `load`.
         mapping: As for `load`.
+        zone: As for `load`.
 
     Raises:
         SourceError: There is nothing to read at a path, or no source knows it.
@@ -84,7 +90,7 @@ def load_all(
     """
     _check_count("devices", "devices", devices)
     _check_count("capacity", "devices of a pool", capacity)
-    asked = Asked(devices, capacity, None if mapping is None else Path(mapping))
+    asked = Asked(devices, capacity, None if mapping is None else Path(mapping), None if zone is None else _zone(zone))
     batches = [_open(Path(path), asked, source) for path in paths]
     whole: dict[tuple[str, str], Opened] = {}
     for item in (item for batch in batches for item in batch if isinstance(item, Opened)):
@@ -108,6 +114,18 @@ def _check_count(name: str, what: str, count: object) -> None:
             "bad-devices",
             **{name: count},
         )
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return zone_of(name)
+    except ValueError as error:
+        raise ArgumentError(
+            f"Cannot read times as of the zone {clean(str(name), 60)!r}: there is none of that name",
+            "Give a name such as Europe/Zurich, or an offset such as +02:00",
+            "no-such-zone",
+            zone=name,
+        ) from error
 
 
 def _open(path: Path, asked: Asked, source: str | None) -> Sequence[Loaded | Opened]:

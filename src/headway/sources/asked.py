@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import tzinfo
 from pathlib import Path
 
 from headway.ledger.history import Pool, Run, Served
@@ -16,11 +17,13 @@ class Asked:
         devices: The number of devices of each rank; None for what the log says.
         capacity: The number of devices of a pool; None for what the files say.
         mapping: A TOML file that tells what the columns of a table mean; None: a ready one, by the columns' names.
+        zone: Of times that name none; None: UTC, with a warning.
     """
 
     devices: int | None = None
     capacity: int | None = None
     mapping: Path | None = None
+    zone: tzinfo | None = None
 
 
 Loaded = Run | Pool | Served

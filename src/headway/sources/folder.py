@@ -139,7 +139,7 @@ class Folder:
 
         ((place, run),) = lacking
         try:
-            self._found[place] = attach(run, power)
+            self._found[place] = attach(run, power, self._asked.zone)
         except OSError as error:
             self._aside += [(path, reason(error)) for path in power]
 

@@ -67,7 +67,7 @@ class MLPerf:
             name = title if len(groups) == 1 else f"{title} #{number}"
             runs.append(_run(name, path, log, group, asked.devices))
         power = mlperfpower.beside(path)
-        return [mlperfpower.attach(run, power) for run in runs] if power else runs
+        return [mlperfpower.attach(run, power, asked.zone) for run in runs] if power else runs
 
 
 def _has_mark(path: Path) -> bool:

@@ -85,7 +85,7 @@ class MLPerfPower:
         Raises:
             SourceError: There is no reading in it.
         """
-        meters, warnings = read(path)
+        meters, warnings = read(path, asked.zone)
         ends = [int(at) for meter in meters if len(times := meter.sorted()[0]) for at in (times[0], times[-1])]
         if not ends:
             raise SourceError(
@@ -104,7 +104,7 @@ class MLPerfPower:
         return [replace(run, energy_j=energy, warnings=(*run.warnings, *warnings, *more))]
 
 
-def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo = UTC) -> Run:
+def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo | None = None) -> Run:
     r"""Return a run with the energy that was metered while it ran.
 
     The window is the training run's, as MLPerf counts it: from ``run_start``, without the init before it, to its end;
@@ -115,7 +115,7 @@ def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo = UTC) -> Run:
     Args:
         run: A training run.
         power_paths: The power logs of all its nodes and switches; one given twice counts once.
-        zone: The zone of PTDaemon's local times; ``time_ms`` needs none.
+        zone: The zone of PTDaemon's local times, None: UTC; ``time_ms`` needs none.
 
     Raises:
         OSError: A power log cannot be read.
@@ -258,18 +258,18 @@ def _energy(meters: Sequence[Meter], begin: int, end: int) -> tuple[float | None
     return (total if known and math.isfinite(total) else None), warnings
 
 
-def read(path: Path, zone: tzinfo = UTC) -> tuple[list[Meter], list[str]]:
+def read(path: Path, zone: tzinfo | None = None) -> tuple[list[Meter], list[str]]:
     """Return the meters in a power log, one a host, and what could not be read, a sentence each.
 
     Args:
         path: A file of ``:::MLLOG`` lines, or of PTDaemon's ``Time,…,Watts,…`` lines.
-        zone: The zone of PTDaemon's local times.
+        zone: The zone of PTDaemon's local times; None: UTC, with a warning.
 
     Raises:
         OSError: It cannot be read.
     """
     bad = Complaints(clean(path.name))
-    log = _Log(clean(path.name), zone, bad)
+    log = _Log(clean(path.name), zone or UTC, bad)
     broken: list[str] = []
     try:
         for number, line in files.lines(path):
@@ -280,8 +280,8 @@ def read(path: Path, zone: tzinfo = UTC) -> tuple[list[Meter], list[str]]:
     except files.TornError:
         broken = [f"{clean(path.name)}: it is cut or damaged, and what follows there is left out"]
     warnings = [*bad.sentences(), *broken]
-    if log.n_local:
-        warnings.append(f"{clean(path.name)}: its times name no zone; they are read as {log.zone}")
+    if log.n_local and zone is None:
+        warnings.append(f"{clean(path.name)}: its times name no zone; they are read as UTC; give theirs with --zone")
     for meter in log.meters.values():
         meter.efficiency = log.efficiency
     return [

@@ -7,6 +7,7 @@ import re
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from headway.sources.steps.columns import UNKNOWN
 from headway.sources.steps.front import ranks
 from headway.sources.steps.lines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
+from headway.sources.zone import in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,7 +87,7 @@ class TorchTitan:
         """
         log = _Log(StepLines(self.name, path))
         log.steps.read(_learn, log.take_many, log.take)
-        log.finish()
+        log.finish(asked.zone)
         return [log.steps.run(clean(path.stem), asked, devices=log.devices, accelerator=log.accelerator)]
 
 
@@ -182,9 +184,19 @@ class _Log:
         elif found := _CAPACITY.search(text):
             self.accelerator = found[1]
 
-    def finish(self) -> None:
-        """Give all to the steps' log, in the order of time."""
+    def finish(self, zone: tzinfo | None) -> None:
+        """Give all to the steps' log, in the order of time.
+
+        Args:
+            zone: Of times that name none; None: UTC.
+        """
         at, line, step, rank = np.frombuffer(self.told, np.int64).reshape(-1, 4).T
+        if zone is not None and self.steps.n_local and self.steps.place(zone):
+            at = np.where(at < 0, at, in_order(at, zone))
+            for one, moment in zip(
+                self.rare, in_order(np.array([o.at for o in self.rare], np.int64), zone), strict=True
+            ):
+                one.at = one.at if one.at < 0 else int(moment)
         mfu = np.frombuffer(self.mfu, np.float64)
         names, counts = np.unique(rank, return_counts=True)
         main = int(names[np.argmax(counts)]) if len(names) else -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from headway.clock import NS_PER_S
 from headway.ledger.jobs import UNTOLD
 from headway.sources.slurm import fields
 from headway.sources.text import LIMIT, clean
+from headway.sources.zone import utc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,23 +70,31 @@ def names(cells: Sequence[bytes]) -> list[bytes]:
     return [clean(text(cell)).encode("utf-8", "surrogatepass") for cell in cells]
 
 
-def moments(cells: Sequence[bytes]) -> tuple[Ints, Which]:
-    """Return moments [ns since the Unix epoch], and which have no zone."""
+def moments(cells: Sequence[bytes], zone: tzinfo | None = None) -> tuple[Ints, Which]:
+    """Return moments [ns since the Unix epoch], and which have no zone.
+
+    Args:
+        cells: As they are in the table.
+        zone: Of those that name none; None: UTC.
+    """
     cells = bare(cells)
     texts = np.array(cells, f"S{_ZONED + 1}")
     chars = texts.view(np.uint8).reshape(len(cells), -1)
     well = (chars[:, _DIGITS_AT] - 48 <= 9).all(axis=1) & (chars[:, _SIGNS_AT] == _SIGNS).all(axis=1)
     local = well & (chars[:, _LENGTH] == 0)
-    zone = chars[:, _LENGTH + 1 : _ZONED].astype(np.int64) - 48
-    hours, minutes = zone[:, 0] * 10 + zone[:, 1], zone[:, 2] * 10 + zone[:, 3]
+    signs = chars[:, _LENGTH + 1 : _ZONED].astype(np.int64) - 48
+    hours, minutes = signs[:, 0] * 10 + signs[:, 1], signs[:, 2] * 10 + signs[:, 3]
     ahead, behind = chars[:, _LENGTH] == ord("+"), chars[:, _LENGTH] == ord("-")
-    zoned = well & (ahead | behind) & ((zone >= 0) & (zone <= 9)).all(axis=1) & (chars[:, _ZONED] == 0)
+    zoned = well & (ahead | behind) & ((signs >= 0) & (signs <= 9)).all(axis=1) & (chars[:, _ZONED] == 0)
     zoned &= (hours < 24) & (minutes < 60)
     found = np.full(len(cells), UNSURE)
     read = local | zoned
     seconds = _seconds(chars[read][:, _DIGITS_AT].astype(np.int64) - 48)
     off = np.where(ahead, 1, -1) * (hours * 3600 + minutes * 60) * zoned
     found[read] = np.where(seconds == UNSURE, UNSURE, (seconds - off[read]) * NS_PER_S)
+    if zone is not None:
+        sure = local & (found != UNSURE)
+        found[sure] = utc(found[sure], zone)
     for at in np.flatnonzero(~read).tolist():
         if cells[at] in _NOTHING:
             found[at] = UNTOLD

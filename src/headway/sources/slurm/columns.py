@@ -129,7 +129,7 @@ class Columns:
         untold, local = np.full(n, UNTOLD), np.zeros(n, bool)
         moments = dict.fromkeys(("submit", "start", "end", "eligible"), (untold, local))
         for name in moments.keys() & named.keys():
-            moments[name] = cells.moments(columns[named[name]])
+            moments[name] = cells.moments(columns[named[name]], self._attempts.moments.zone)
             odd |= moments[name][0] == cells.UNSURE
         if "cluster" in named:
             ids = list(map(bytes.__add__, map(self._clusters.__getitem__, columns[named["cluster"]]), ids))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, TypeVar
 
+import numpy as np
+
 from headway.clock import NS_PER_S
+from headway.sources.zone import utc
 
 NOTHING: Final = frozenset({"", "unknown", "none", "n/a", "(null)", "null", "none assigned", "invalid"})
 """What Slurm writes where it has nothing to say, in lower case."""
@@ -103,10 +106,12 @@ class Moments:
     """Reads moments, and notes whether one came without its zone.
 
     Attributes:
-        local: Whether a moment had no zone; it was read as UTC.
+        zone: Of those that name none; None: UTC.
+        local: Whether a moment had no zone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, zone: tzinfo | None = None) -> None:
+        self.zone = zone
         self.local = False
         self._days: dict[str, int] = {}
 
@@ -123,7 +128,7 @@ class Moments:
         """
         if len(text) == _PLAIN and (day := self._days.get(text[:10])) is not None and _CLOCK.fullmatch(text, 10):
             self.local = True
-            return (day + int(text[11:13]) * 3600 + int(text[14:16]) * 60 + int(text[17:])) * NS_PER_S
+            return self._placed((day + int(text[11:13]) * 3600 + int(text[14:16]) * 60 + int(text[17:])) * NS_PER_S)
         text = text.strip()
         if nothing(text):
             return None
@@ -135,7 +140,11 @@ class Moments:
         moment = _in_range(datetime.fromisoformat(match[1] + (match[2] or "Z")))
         if len(text) == _PLAIN:
             self._days[text[:10]] = moment // NS_PER_S // 86400 * 86400
-        return moment
+        return moment if match[2] else self._placed(moment)
+
+    def _placed(self, local_ns: int) -> int:
+        """Return what a clock of the zone showed [ns since the Unix epoch]."""
+        return local_ns if self.zone is None else int(utc(np.array([local_ns]), self.zone)[0])
 
 
 def _in_range(moment: datetime) -> int:

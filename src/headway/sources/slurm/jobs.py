@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Final
 
 from headway.clock import NS_PER_S
@@ -51,8 +52,8 @@ class Attempts:
         sliced: Whether a record named slices of devices.
     """
 
-    def __init__(self, devices: int | None = None) -> None:
-        self.moments = fields.Moments()
+    def __init__(self, devices: int | None = None, zone: tzinfo | None = None) -> None:
+        self.moments = fields.Moments(zone)
         self.seen_ns: int | None = None
         self.timed = False
         self.sliced = False
@@ -290,10 +291,11 @@ class Attempts:
                 f"waits are counted from Submit; {counts['early']} jobs were not eligible at first (a dependency, a "
                 f"hold, a time to begin), for {show_seconds(self.early_ns / NS_PER_S)} in all"
             )
-        if self.moments.local:
+        if self.moments.local and self.moments.zone is None:
             yield (
                 "moments have no zone and are read as UTC; a job over a change to or from daylight saving time may be "
-                "an hour too long or too short: set SLURM_TIME_FORMAT='%Y-%m-%dT%H:%M:%S%z' for the command"
+                "an hour too long or too short: give the zone with --zone, or set SLURM_TIME_FORMAT="
+                "'%Y-%m-%dT%H:%M:%S%z' for the command"
             )
 
 

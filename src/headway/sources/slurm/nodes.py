@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Final
 
 from headway.ledger.history import Outage
@@ -72,8 +73,8 @@ class Nodes:
         sliced: Whether a node has slices of devices.
     """
 
-    def __init__(self) -> None:
-        self.moments = fields.Moments()
+    def __init__(self, zone: tzinfo | None = None) -> None:
+        self.moments = fields.Moments(zone)
         self._nodes: dict[str, _Node] = {}
         self._unnamed: Counter[str] = Counter()
         self.sliced = False

@@ -82,10 +82,11 @@ class _Reading:
     warnings: list[str] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     jobs: Attempts = field(init=False)
-    nodes: Nodes = field(default_factory=Nodes)
+    nodes: Nodes = field(init=False)
 
     def __post_init__(self) -> None:
-        self.jobs = Attempts(self.asked.devices)
+        self.jobs = Attempts(self.asked.devices, self.asked.zone)
+        self.nodes = Nodes(self.asked.zone)
 
     def pool(self, paths: Iterable[Path]) -> Pool:
         """Read the files, and return the pool that they tell."""

@@ -34,6 +34,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -60,6 +61,7 @@ from headway.sources.steps.line import (
 )
 from headway.sources.steps.runs import build
 from headway.sources.text import Complaints, clean
+from headway.sources.zone import in_order, utc
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -409,6 +411,33 @@ class StepLines:
             if not steps_since and (len(self) or mark.kind == "banner"):
                 return  # many ranks say it: once is enough
         self.marks.append(mark)
+
+    def place(self, zone: tzinfo | None) -> bool:
+        """Read the times so far, which name no zone, as of one; return whether that is possible where there are some.
+
+        Args:
+            zone: The zone; None leaves them as they are.
+        """
+        if zone is None or not self.n_local:
+            return True
+        if self.n_zoned:
+            return False
+        at = self.columns["at"].values()
+        known = np.flatnonzero(at != UNKNOWN)
+        placed = at.astype(np.int64)
+        placed[known] = in_order(placed[known], zone)
+        self.columns["at"] = Column()
+        self.columns["at"].extend(placed)
+        marks = [mark for mark in self.marks if mark.at != UNKNOWN]
+        for mark, moment in zip(marks, in_order(np.array([mark.at for mark in marks], np.int64), zone), strict=True):
+            mark.at = int(moment)
+        self.earliest, self.opening, latest = (
+            None if moment is None else int(utc(np.array([moment]), zone)[0])
+            for moment in (self.earliest, self.opening, self.latest)
+        )
+        self.latest = max([*placed[known][-1:].tolist(), *([] if latest is None else [latest])], default=None)
+        self.n_local, self.n_zoned = 0, self.n_local
+        return True
 
     def run(
         self,

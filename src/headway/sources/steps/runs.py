@@ -76,6 +76,8 @@ class _Building:
         count = asked.devices or devices
         if count is None:
             self.warnings.append("the number of devices is not in the log and 1 is counted; give it with --devices")
+        if not self.log.place(asked.zone):
+            self.warnings.append("some times in the log name their zone: --zone is not used for the others")
         lines = Ordering(self.log, self.warnings).lines()
         marks = self._placed_marks(lines)
         lines, attempts = self._attempts(lines, marks)
@@ -343,7 +345,7 @@ class _Building:
     def _zones(self, lines: Lines) -> Iterator[str]:
         if lines.clocked and self.log.n_local:
             which = "some times in the log name no zone" if self.log.n_zoned else "times in the log name no zone"
-            yield f"{which} and are read as UTC"
+            yield f"{which} and are read as UTC" + ("" if self.log.n_zoned else "; give theirs with --zone")
 
 
 def _before(lines: Lines, marks: Sequence[Mark]) -> list[int]:

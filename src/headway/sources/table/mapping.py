@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from headway.errors import ArgumentError
 from headway.sources import files
-from headway.sources.table.times import UNITS_NS, Times, zone_of
+from headway.sources.table.times import UNITS_NS, Times
 from headway.sources.text import clean
+from headway.sources.zone import zone_of
 
 KINDS: Final = {
     "jobs": ("id", "name", "submit", "start", "end", "duration", "wait", "state", "devices", "milli", "percent",

@@ -53,7 +53,7 @@ class Table:
             SourceError: As `load` does.
         """
         mappings = ready() if asked.mapping is None else (read(asked.mapping),)
-        found = [(mapping, pool) for one in paths for mapping, pool in _load(one, mappings)]
+        found = [(mapping, pool) for one in paths for mapping, pool in _load(one, mappings, asked)]
         pools = [pool for _, pool in _joined(found)]
         if asked.capacity is not None:
             pools = [replace(pool, devices=asked.capacity) if pool.totals_ns is None else pool for pool in pools]
@@ -67,12 +67,14 @@ def _found(head: bytes, mappings: Sequence[Mapping]) -> tuple[Mapping, str, tupl
     return find_header(head, mappings)
 
 
-def _load(path: Path, mappings: Sequence[Mapping]) -> list[tuple[Mapping, Pool]]:
+def _load(path: Path, mappings: Sequence[Mapping], asked: Asked) -> list[tuple[Mapping, Pool]]:
     head = files.head(path)
     found = _found(head, mappings)
     if found is None:
         raise _unfit(path, head, mappings)
     mapping, delimiter, names = found
+    if asked.zone is not None and not mapping.zone:
+        mapping = replace(mapping, zone=str(asked.zone))
     twice = [name for said in mapping.columns.values() for name in said if names.count(name) > 1]
     if twice:
         raise _error(path, f"two of its columns are called {clean(twice[0], 60)!r}", "Rename one", fits=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -23,7 +23,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER: Final = re.compile(r"[+-]?(\d{1,25}(\.\d{0,25})?|\.\d{1,25})([eE][+-]?\d{1,2})?", re.ASCII)
 _FEW_DIGITS: Final = 20
 _MOST_DIGITS: Final = 60
-_OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 _SHORTEST: Final = len("2020-01-01 00:00")
 
 
@@ -66,29 +65,6 @@ def length_ns(text: str, unit_ns: int) -> int:
     if abs(ns) > LIMIT_NS:
         raise ValueError("is longer than 146 years")
     return ns
-
-
-def zone_of(name: str) -> tzinfo:
-    """Return the zone of a name such as ``Asia/Shanghai``, ``UTC`` or ``+08:00``.
-
-    Raises:
-        ValueError: There is none of that name.
-
-    Example:
-        >>> zone_of("+05:30")
-        datetime.timezone(datetime.timedelta(seconds=19800))
-    """
-    if name == "UTC":
-        return UTC
-    if found := _OFFSET.fullmatch(name):
-        minutes = int(found[2]) * 60 + int(found[3])
-        if minutes >= 24 * 60:
-            raise ValueError(f"there is no zone {name!r}")
-        return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
-    try:
-        return ZoneInfo(name)
-    except (OSError, LookupError, ValueError) as error:
-        raise ValueError(f"there is no zone {name!r}") from error
 
 
 @dataclass

@@ -1,0 +1,95 @@
+"""Zones of time: of a name, and by how much clocks in one are ahead of UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from headway.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+_OFFSET: Final = re.compile(r"(?:UTC)?([+-])(\d\d):?(\d\d)", re.ASCII)
+_QUARTER_NS: Final = 900 * NS_PER_S
+"""Clocks are put forward or back at whole quarters of an hour [ns]."""
+_SET_BACK_NS: Final = 600 * NS_PER_S
+"""Who writes at the same time is no further apart than that; a clock is set back by more [ns]."""
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the zone of a name such as ``Asia/Shanghai``, ``UTC``, ``+08:00`` or ``UTC+08:00``.
+
+    Raises:
+        ValueError: There is none of that name.
+
+    Example:
+        >>> zone_of("+05:30")
+        datetime.timezone(datetime.timedelta(seconds=19800))
+    """
+    if name == "UTC":
+        return UTC
+    if found := _OFFSET.fullmatch(name):
+        minutes = int(found[2]) * 60 + int(found[3])
+        if minutes >= 24 * 60:
+            raise ValueError(f"there is no zone {name!r}")
+        return timezone(timedelta(minutes=-minutes if found[1] == "-" else minutes))
+    try:
+        return ZoneInfo(name)
+    except (OSError, LookupError, ValueError) as error:
+        raise ValueError(f"there is no zone {name!r}") from error
+
+
+def utc(local_ns: Ints, zone: tzinfo, fold: int = 0) -> Ints:
+    """Return what clocks in a zone show as moments [ns since the Unix epoch], ``(n,)``.
+
+    Args:
+        local_ns: What they show, counted as if it were UTC [ns since the Unix epoch], ``(n,)``.
+        zone: The zone.
+        fold: 0 or 1: a time that clocks show twice, or never, where they are put back or forward, is read as
+            before the change or as after it.
+
+    Example:
+        >>> shown = np.array([0, 1_711_846_800 * NS_PER_S])  # 1970-01-01 00:00, 2024-03-31 01:00
+        >>> ((shown - utc(shown, zone_of("Europe/Zurich"))) // NS_PER_S).tolist()
+        [3600, 3600]
+    """
+    quarters, places = np.unique(local_ns // _QUARTER_NS, return_inverse=True)
+    ahead = np.array([_ahead_ns(quarter, zone, fold) for quarter in quarters.tolist()], np.int64)
+    return local_ns - ahead[places]
+
+
+def in_order(local_ns: Ints, zone: tzinfo) -> Ints:
+    """Return what a clock in a zone showed one after the other as moments [ns since the Unix epoch], ``(n,)``.
+
+    Of the times in an hour that it showed twice, those after it went back are read as after the change.
+
+    Args:
+        local_ns: What it showed, counted as if it were UTC [ns since the Unix epoch], ``(n,)``, in order.
+        zone: The zone.
+
+    Example:
+        >>> shown = (np.array([0, 45, 5, 50, 60]) * 60 + 1_729_994_400) * NS_PER_S  # 2024-10-27 02:00, 02:45 ...
+        >>> (np.diff(in_order(shown, zone_of("Europe/Zurich"))) // (60 * NS_PER_S)).tolist()
+        [45, 20, 45, 10]
+    """
+    before, after = utc(local_ns, zone), utc(local_ns, zone, 1)
+    twice = np.flatnonzero(after > before)
+    for stretch in np.split(twice, np.flatnonzero(np.diff(twice) > 1) + 1):
+        back = np.flatnonzero(before[stretch[1:]] < before[stretch[:-1]] - _SET_BACK_NS) if len(stretch) else stretch
+        if len(back):
+            again = stretch[back[0] + 1 :]
+            before[again] = after[again]
+    return before
+
+
+def _ahead_ns(quarter: int, zone: tzinfo, fold: int) -> int:
+    shown = datetime(1970, 1, 1) + timedelta(minutes=15 * quarter)  # noqa: DTZ001 - its zone is the next line's
+    offset = shown.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta(0)
+    return round(offset.total_seconds()) * NS_PER_S
