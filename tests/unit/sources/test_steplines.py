@@ -138,3 +138,23 @@ def test_a_log_that_was_copied_later_has_the_times_that_it_says_itself(tmp_path)
 def test_a_line_kept_days_later_is_not_the_end(tmp_path):
     run = load(nanogpt.NanoGPT(), tmp_path / "log", wrapped(KEPT["containerd"], [*NANOGPT, (200_000, "bye")]))
     assert account(run).runtime == pytest.approx(45 / 50)
+
+
+@pytest.mark.parametrize(
+    "ending", ["Traceback (most recent call last):", "srun: error: n7: task 3: Exited", "slurmstepd: DUE TO TIME LIMIT"]
+)
+def test_an_ending_without_a_time_follows_the_step_whose_end_has_a_fraction_of_its_second(tmp_path, ending):
+    took = [1430 + n % 7 for n in range(40)]
+
+    def at(n):
+        return sum(took[: n + 1]) // 1000
+
+    lines = [
+        f" [2024-01-02 03:04:{at(n):02d}] iteration {n + 1:8d}/ 99 | consumed samples: 8 | "
+        f"elapsed time per iteration (ms): {took[n]}.0 | lm loss: 2.0E+00 |"
+        for n in range(40)
+    ]
+    (tmp_path / "log").write_text("\n".join([*lines, ending, ""]))
+    (run,) = megatron.Megatron().load(tmp_path / "log", Asked())
+    assert run.processes[0].events[-1].reason in {"failed", "preempted"}
+    assert run.processes[0].events[-1].at == run.processes[0].rows.end[-1]

@@ -36,6 +36,7 @@ class Mark:
         name: The category of a span, the reason of a close.
         step: The step of a save or a restore.
         took: How long a span took [ns], or `UNKNOWN`.
+        place: How many step lines come before it, once all are in their order.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Mark:
     took: int = UNKNOWN
     at: int = UNKNOWN
     timed: bool = False
+    place: int = 0
 
 
 @dataclass(eq=False)

@@ -161,6 +161,7 @@ class _Building:
             index = int(np.searchsorted(place_of, place, "right")) - 1
             if place in firsts and place and not started:
                 index = firsts[place] - 1
+            mark.place = place
             attempts[max(index, 0)].marks.append(mark)
 
     def _counts(self, lines: Lines, attempts: Sequence[_Attempt]) -> Ints:
@@ -229,6 +230,9 @@ class _Building:
             )
         for attempt in attempts:
             attempt.start, attempt.end = start[attempt.first : attempt.last], lines.at[attempt.first : attempt.last]
+            for mark in attempt.marks:
+                if mark.place > attempt.first:  # the end of the line before may have got a fraction of a second
+                    mark.at = max(mark.at, int(lines.at[mark.place - 1]))
 
     def _refine(self, lines: Lines, total: Ints, firsts: set[int]) -> None:
         """Give times in whole seconds the fraction that the lengths of steps tell: each within its second."""
@@ -299,7 +303,7 @@ class _Building:
         events = list(self._events(lines, attempt))
         moments += [event.end for event in events if isinstance(event, Span)]
         begin, end = min(moments, default=0), max(moments, default=0)
-        closes = [mark for mark in attempt.marks if mark.kind == "close" and _is_after(lines, attempt, mark)]
+        closes = [mark for mark in attempt.marks if mark.kind == "close" and mark.place >= attempt.last]
         if closes:
             reason = max((mark.name for mark in closes), key=_WORST.index)
             events.append(Close(at=end, reason=reason))
@@ -321,7 +325,7 @@ class _Building:
                 start = mark.at - mark.took if mark.timed else mark.at
                 yield Span(category=mark.name, start=start, end=start + mark.took)
             elif mark.kind == "span":
-                gaps.setdefault(_place(lines, attempt, mark), []).append(mark)
+                gaps.setdefault(max(mark.place - attempt.first, 0), []).append(mark)
         for place, marks in gaps.items():
             yield from self._gap(lines, attempt, place, marks)
 
@@ -355,16 +359,6 @@ def _before(lines: Lines, marks: Sequence[Mark]) -> list[int]:
     at = [mark.at for mark in marks]
     rows = zip(marks, search(lines.at, at), search(lines.at, at, "right"), strict=True)
     return [low + int((lines.line[low:high] < mark.line).sum()) for mark, low, high in rows]
-
-
-def _place(lines: Lines, attempt: _Attempt, mark: Mark) -> int:
-    """Return how many lines of an attempt come before a mark."""
-    (place,) = _before(lines.take(slice(attempt.first, attempt.last)), [mark])
-    return place
-
-
-def _is_after(lines: Lines, attempt: _Attempt, mark: Mark) -> bool:
-    return _place(lines, attempt, mark) == attempt.last - attempt.first
 
 
 def _times(one: Ints, count: Ints) -> Ints:
