@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from headway.clock import NS_PER_S
+from headway.errors import ArgumentError
 from headway.ledger.history import Pool, Run
 from headway.ledger.ledger import Ledger, Saving, Steps, combine
 from headway.ledger.pool import account_pool
@@ -37,6 +38,7 @@ def account(
 
     Raises:
         LedgerError: The categories of a rank do not sum to the window it held.
+        ArgumentError: It is no run and no pool, or runs and pools are to be added.
 
     Example:
         >>> from headway.events import Close, Open, Step
@@ -48,11 +50,35 @@ def account(
     """
     if until_ns is None and until is not None:
         until_ns = instant_ns(until) if isinstance(until, datetime) else round(until * NS_PER_S)
+    if isinstance(run, Run) and not run.clock:
+        return _without_clock(run, asked_until=until_ns is not None)
     if isinstance(run, Run):
         return _History.of(run, until_ns).whole()
     if isinstance(run, Pool):
         return account_pool(run, until_ns)
-    return combine([account(one, until_ns=until_ns) for one in run])
+    given: Any = run  # whatever the types say: it is what a program passed
+    several: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+    for one in several:
+        if not isinstance(one, Run | Pool):
+            raise ArgumentError(
+                f"Cannot make a ledger of {type(one).__name__}: it is no run and no pool",
+                "Give what headway.load returned; of served requests, headway.ledger.serving.attain tells",
+                "no-ledger",
+            )
+    if len({type(one) for one in several}) > 1:
+        raise ArgumentError(
+            "Cannot add runs and pools: what a run held may be part of what a pool tells",
+            "Give the runs, or the pools",
+            "mixed-kinds",
+        )
+    return combine([account(one, until_ns=until_ns) for one in several])
+
+
+def _without_clock(run: Run, *, asked_until: bool) -> Ledger:
+    """Return the ledger of a run of which only lengths are known, and not when it was."""
+    whole = _History.of(run, None).whole()
+    said = ("it has no clock: up to when it is counted changes nothing",) if asked_until else ()
+    return replace(whole, start_ns=None, end_ns=None, measure=None, warnings=(*whole.warnings, *said))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rows:
     """Rows of one process as columns, in any order.
 
@@ -33,6 +33,10 @@ class Rows:
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.step)
+
+    def __repr__(self) -> str:
+        """Return how many there are, and by which phases."""
+        return f"<{len(self)} rows, waits by {', '.join(self.waits) or 'nothing'}>"
 
     @classmethod
     def from_events(cls, steps: Sequence[Step], phases: Iterable[str] = ()) -> Rows:
@@ -69,7 +73,7 @@ class Process:
     warnings: Sequence[str] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """One run: its processes over all attempts and ranks.
 
@@ -82,6 +86,7 @@ class Run:
         unknown: Factors that it cannot tell, ``S``, ``R`` or ``P``, each with the reason: a log without a
             clock says nothing of the time between its steps.
         energy_j: What its devices took while it ran, where that was metered [J].
+        clock: Whether its times are of a clock; without one its steps lie end to end, and when that was is not known.
     """
 
     name: str
@@ -91,6 +96,14 @@ class Run:
     warnings: Sequence[str] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
     energy_j: float | None = None
+    clock: bool = True
+
+    def __repr__(self) -> str:
+        """Return what it is, in a line."""
+        n_attempts = len({process.open.attempt for process in self.processes})
+        n_rows = sum(len(process.rows) for process in self.processes)
+        made = f"{n_attempts} attempts, {len(self.processes)} processes, {n_rows} rows"
+        return f"<Run {self.name!r} of {self.source}: {made}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +121,7 @@ class Outage:
     end_ns: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pool:
     """A pool of devices and its jobs.
 
@@ -135,8 +148,13 @@ class Pool:
     path: str = ""
     warnings: Sequence[str] = ()
 
+    def __repr__(self) -> str:
+        """Return what it is, in a line."""
+        size = "of unknown size" if self.devices is None else f"of {self.devices} devices"
+        return f"<Pool {self.name!r} of {self.source}: {len(self.jobs)} jobs, {size}>"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Served:
     """Requests to a server and how long each took, as columns.
 
@@ -167,3 +185,7 @@ class Served:
     devices: int | None = None
     path: str = ""
     warnings: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        """Return what it is, in a line."""
+        return f"<Served {self.name!r} of {self.source}: {len(self.ok)} requests>"

@@ -138,7 +138,7 @@ def _ints() -> array[int]:
     return array("q")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Jobs(Sequence[Job]):
     """Jobs in any order, to which more can be added.
 
@@ -245,6 +245,9 @@ class Jobs(Sequence[Job]):
 
     def __len__(self) -> int:
         return len(self.milli)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} jobs>"
 
     @overload
     def __getitem__(self, place: int) -> Job: ...

@@ -360,8 +360,11 @@ def _group(parts: Sequence[Part]) -> Ledger:
 
 
 def _unknown(ledgers: Sequence[Ledger]) -> dict[str, str]:
-    """Return what is not known of a sum: what one cannot tell, and P where only some tell it."""
+    """Return what is not known of a sum: what one cannot tell, and P and S where only some tell it."""
     unknown = {factor: why for ledger in ledgers for factor, why in ledger.unknown.items()}
+    sized = {ledger.offered_ns is not None for ledger in ledgers if ledger.of_pool}
+    if len(sized) > 1:
+        unknown = {"S": "only of some pools it is told how many devices there are", **unknown}
     tells = {not PROGRAM.isdisjoint(ledger.amounts_ns) for ledger in ledgers if ledger.retained_ns}
     return {"P": "only some of what is summed tell it", **unknown} if len(tells) > 1 else unknown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -9,6 +10,9 @@ from headway.clock import NS_PER_S
 from headway.ledger.ledger import Ledger
 from headway.units import show_percent, show_seconds
 
+_FIRST_NS: Final = 86_400 * 365 * NS_PER_S
+"""Before 1971 no clock was: it is counted from somewhere else."""
+_DAY: Final = len("2023-11-14")
 _TO_GIVE: Final = {"S": "a scheduler's log", "P": "a trace, stage timings or a FLOP count"}
 
 
@@ -83,7 +87,7 @@ def factors(ledger: Ledger) -> tuple[str, str]:
 
 def beside(ledger: Ledger) -> list[str]:
     """Return what is no part of the table: steps, released gaps, background spans."""
-    lines = []
+    lines = [*_when(ledger)]
     steps = ledger.steps
     if steps.executed:
         pending = f", {steps.uncommitted} of them not saved yet" if steps.uncommitted else ""
@@ -109,11 +113,20 @@ def beside(ledger: Ledger) -> list[str]:
 
 def biggest_loss(ledger: Ledger) -> str:
     """Return the largest loss with its amount; an empty text where nothing was lost."""
-    losses = {name: ns for name, ns in ledger.amounts_ns.items() if name != "productive" and ns > 0}
+    losses = {name: ns for name, ns in ledger.amounts_ns.items() if name not in {"productive", "allocated"} and ns > 0}
     if not losses:
         return ""
     name = max(losses, key=losses.__getitem__)
     return f"{name} {_show(losses[name])}"
+
+
+def _when(ledger: Ledger) -> Iterator[str]:
+    """Yield from when to when it was, where a clock tells."""
+    if ledger.start_ns is not None and ledger.end_ns is not None and ledger.start_ns > _FIRST_NS:
+        begin, end = moment(ledger.start_ns), moment(ledger.end_ns)
+        if begin[:_DAY] == end[:_DAY]:
+            end = end[_DAY + 1 :]
+        yield f"from {begin} to {end} UTC: {_show(ledger.end_ns - ledger.start_ns)}"
 
 
 def moment(ns: int | None) -> str:

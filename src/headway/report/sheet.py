@@ -90,14 +90,15 @@ class Sheet:
             head: The names of the columns; empty for none.
             rows: Their cells; a `Text` is written as it is.
             left: Numbers of the columns that start at the left.
-            wraps: Number of the one that takes what width is left, and wraps.
+            wraps: Number of the one that takes what width is left, and wraps; None: the first wraps where the screen
+                is too narrow, so that no number is ever cut.
         """
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         for place in range(max(map(len, rows), default=len(head))):
-            fixed = place != wraps
+            fixed = place != (wraps or 0)
             table.add_column(
                 justify="left" if place in left else "right", no_wrap=fixed, overflow="crop" if fixed else "fold",
-                ratio=None if fixed else 1,
+                ratio=1 if place == wraps else None,
             )  # fmt: skip
         if any(head):
             table.add_row(*(Text(word, style="dim") for word in head))

@@ -189,11 +189,12 @@ class Page:
     ) -> RenderableType:
         """A line for each rank, attempt or window; of an attempt also how it ended."""
         drawn = 16 if not ended or self._width >= _PAGE_WIDTH else 0
-        head = [title, "held", "R", *([""] if drawn else []), *(["ended"] if ended else []), "largest loss"]
+        factor = "S" if any(ledger.of_pool for _, ledger in rows) else "R"
+        head = [title, "held", factor, *([""] if drawn else []), *(["ended"] if ended else []), "largest loss"]
         table = _grid("left", "right", "right", *("left" for _ in head[3:-1]), "note")
         table.add_row(*(Text(word, style="dim") for word in head))
         for name, ledger in rows:
-            share = ledger.runtime
+            share = ledger.scheduling if factor == "S" else ledger.runtime
             cells = [Text(self._glyphs.shorten(name, _PIECE_WIDTH)), Text(_show(ledger.held_ns))]
             cells += [Text("-" if share is None else show_percent(share))]
             cells += [Text(self._glyphs.bar(share or 0.0, drawn), style="green")] if drawn else []
@@ -228,7 +229,8 @@ class Page:
             lost = ledger.amounts_ns.get("productive", 0) < ledger.window_ns
             said = "Nothing is left to gain but crumbs, each under 0.1 points." if lost else _PERFECT
             return [] if is_open(ledger) else [Text(), Text(said, style="bold")]
-        lines: list[RenderableType] = [Text(), Text("What would return most", style="bold")]
+        title = "What would return most" + (", in device-time" if ledger.devices > 1 else "")
+        lines: list[RenderableType] = [Text(), Text(title, style="bold")]
         gains = self._gains([change for _, change in shown], ledger)
         for place, ((run, change), gain) in enumerate(zip(shown, gains, strict=True), 1):
             about = f"{run}: " if run else ""

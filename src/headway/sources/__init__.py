@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def load_all(
 ) -> list[Any]:
     """Return what is at several paths, in the order of the paths, each once.
 
-    Attempts of one native run that are given one by one are one run, as its folder would be.
+    Attempts of one native run that are given one by one are one run, as its folder would be; so are the files of one
+    pool, such as its jobs and its nodes.
 
     Args:
         paths: As for `load`.
@@ -91,7 +92,7 @@ def load_all(
     _check_count("devices", "devices", devices)
     _check_count("capacity", "devices of a pool", capacity)
     asked = Asked(devices, capacity, None if mapping is None else Path(mapping), None if zone is None else _zone(zone))
-    batches = [_open(Path(path), asked, source) for path in paths]
+    batches = list(_open_all([Path(path) for path in paths], asked, source))
     whole: dict[tuple[str, str], Opened] = {}
     for item in (item for batch in batches for item in batch if isinstance(item, Opened)):
         whole[item.key] = whole[item.key] + item if item.key in whole else item
@@ -128,10 +129,24 @@ def _zone(name: str) -> tzinfo:
         ) from error
 
 
-def _open(path: Path, asked: Asked, source: str | None) -> Sequence[Loaded | Opened]:
-    if _is_folder(path):
-        return _open_folder(path, asked, source)
-    chosen = choose(path, asked, source)
+def _open_all(paths: Sequence[Path], asked: Asked, source: str | None) -> Iterator[Sequence[Loaded | Opened]]:
+    """Yield what is at each path; files of a source that reads several together are with the first of them."""
+    paths = list(dict.fromkeys(paths))
+    chosen = [None if _is_folder(path) else choose(path, asked, source) for path in paths]
+    by_source: dict[str, list[Path]] = {}
+    for path, one in zip(paths, chosen, strict=True):
+        if one is not None and path not in by_source.setdefault(one.name, []):
+            by_source[one.name].append(path)
+    for path, one in zip(paths, chosen, strict=True):
+        if one is None:
+            yield _open_folder(path, asked, source)
+        elif len(by_source[one.name]) == 1 or (load_together := getattr(one, "load_together", None)) is None:
+            yield _open(path, one, asked)
+        elif path == by_source[one.name][0]:
+            yield load_together(by_source[one.name], asked)
+
+
+def _open(path: Path, chosen: Source, asked: Asked) -> Sequence[Loaded | Opened]:
     try:
         return open_at(path) if isinstance(chosen, Native) else chosen.load(path, asked)
     except OSError as error:  # it went away between the two

@@ -168,6 +168,7 @@ def _plain(log: Log, line: bytes, number: int) -> bool:
         return False
     log.steps.n_local += 1
     log.steps.seen(at_ns)
+    log.steps.stepped = number
     if step is None:
         log.skipped = max(log.skipped, int(skipped))
         log.told.extend((number, int(scheduled), at_ns, -1, 0))
@@ -234,6 +235,7 @@ def _add(log: Log, said: Bare, number: int, step: int, rates: tuple[float, float
     if (at_ns := log.steps.stamp(said.text, number)) is None:
         log.steps.bad.add("no step, left out", number, "it has no time")
         return
+    log.steps.stepped = number
     log.told.extend((number, step, at_ns, said.rank, rates is not None))
     log.rates.extend(rates or (0.0, 0.0))
 

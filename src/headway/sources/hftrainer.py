@@ -244,7 +244,7 @@ def _run(name: str, path: str, state: State, devices: int | None) -> Run:
         process = _process(opened, session, first, 0 if known is None else known - within[number])
         processes.append(process)
         begin, first = process.events[-1].at, session.last  # type: ignore[union-attr]
-    return Run(name, HFTrainer.name, tuple(processes), path, tuple(warnings), unknown)
+    return Run(name, HFTrainer.name, tuple(processes), path, tuple(warnings), unknown, clock=False)
 
 
 def _process(opened: Open, session: Session, first: int, stepping_ns: int) -> Process:

@@ -136,12 +136,16 @@ def recognise(path: Path, source: str | None = None) -> Source:
 
 
 def choose(path: Path, asked: Asked, source: str | None = None) -> Source:
-    """Return the source of a path as `recognise` does; a table that nobody knows is read by the mapping that was given.
+    """Return the source of a path as `recognise` does; a table that the mapping fits which was given is a table.
 
     Raises:
         SourceError: As `recognise` does.
         ArgumentError: As `recognise` does.
     """
+    if asked.mapping is not None and source in {None, "table"}:
+        table = next(one for one in SOURCES if one.name == "table")
+        if table.fits(look(path), asked.mapping):  # type: ignore[attr-defined]  # it alone has mappings
+            return table
     try:
         return recognise(path, source)
     except SourceError as error:

@@ -129,7 +129,7 @@ class _Reading:
         if self.jobs.seen_ns is not None:
             moments.append(self.jobs.seen_ns)
         return Pool(
-            clean(self.path.name) or self._shown,
+            clean(self.path.absolute().name) or self._shown,
             Slurm.name,
             jobs=() if totals is not None else jobs,
             devices=devices,

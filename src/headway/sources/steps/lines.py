@@ -109,6 +109,7 @@ class StepLines:
         earliest, latest: The first and the last moment that it names.
         opening, last_at: The moments that are named first and last in the file.
         n_zoned, n_local: How many times name a zone, and how many do not.
+        stepped: The last line that tells of a step, where its source tells of the step itself only later.
     """
 
     source: str
@@ -125,6 +126,7 @@ class StepLines:
     n_zoned: int = 0
     n_local: int = 0
     last_at: int = UNKNOWN
+    stepped: int = 0
     _now: tuple[int, bytes] = (0, b"")
     _is_off: bool = False
     _told: Table = field(default_factory=lambda: Table("line", "step", "at", "took", "count", "rank"))
@@ -407,8 +409,8 @@ class StepLines:
         mark.at, mark.timed = self.last_at, at_ns is not None
         previous = self.marks[-1] if self.marks else None
         if previous and mark.kind in {"banner", "close"} and (previous.kind, previous.name) == (mark.kind, mark.name):
-            steps_since = len(self) and self.columns["line"][-1] >= previous.line
-            if not steps_since and (len(self) or mark.kind == "banner"):
+            stepped = max(self.stepped, self.columns["line"][-1] if len(self) else 0)
+            if stepped < previous.line and (stepped or mark.kind == "banner"):
                 return  # many ranks say it: once is enough
         self.marks.append(mark)
 

@@ -97,7 +97,7 @@ class _Building:
         unknown = {} if lines.clocked else {"R": _NO_CLOCK}
         path = clean(str(self.log.path), 4096)
         self.warnings += [*self.log.bad.sentences(), *self._zones(lines)]
-        return Run(name, self.log.source, tuple(processes), path, tuple(self.warnings), unknown)
+        return Run(name, self.log.source, tuple(processes), path, tuple(self.warnings), unknown, clock=lines.clocked)
 
     def _placed_marks(self, lines: Lines) -> list[Mark]:
         """Return the marks in order."""

@@ -38,6 +38,14 @@ class Table:
             return _COUNTS
         return f"its columns are those of no ready mapping; give one of your own with --mapping{offer(header(head))}"
 
+    def fits(self, head: bytes, mapping: Path) -> bool:
+        """Return whether the beginning of a file has the columns of a mapping.
+
+        Raises:
+            ArgumentError: The mapping cannot be used.
+        """
+        return _found(head, (read(mapping),)) is not None
+
     def load(self, path: Path, asked: Asked) -> list[Pool]:
         """Return the pools of a table.
 
