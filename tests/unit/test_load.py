@@ -128,3 +128,34 @@ def test_a_file_that_goes_away_while_it_is_read_is_said(tmp_path, monkeypatch):
     (tmp_path / "log").write_text(":::MLLOG {}\n")
     monkeypatch.setattr("headway.sources.mlperf.read", gone)
     assert slug_of(tmp_path / "log") == "no-such-path"
+
+
+def test_files_of_one_pool_that_are_given_one_by_one_are_one_pool(tmp_path):
+    (tmp_path / "jobs").write_text(
+        "JobID|State|Start|End|AllocTRES\n1|COMPLETED|2024-01-01T00:00:00|2024-01-01T01:00:00|gres/gpu=8\n"
+    )
+    (tmp_path / "nodes").write_text("NODELIST|STATE|GRES\na1|idle|gpu:8\na2|idle|gpu:8\n")
+    (pool,) = load_all([tmp_path / "jobs", tmp_path / "nodes", tmp_path / "jobs"])
+    assert (pool.devices, len(pool.jobs), pool.name) == (16, 1, tmp_path.name)
+
+
+def test_a_name_that_is_nearly_there_is_named(tmp_path):
+    (tmp_path / "jobs.txt").write_text("x")
+    with pytest.raises(SourceError, match=r"Check the path: there is .*jobs\.txt\. \[no-such-path\]"):
+        load(tmp_path / "jobs.tx")
+
+
+def test_a_log_without_a_clock_has_no_window_and_no_end_to_wait_for(tmp_path):
+    (tmp_path / "log").write_text("".join(f"iter {n}: loss 2.0, time 100.00ms, mfu 40.00%\n" for n in range(9)))
+    (run,) = load(tmp_path / "log")
+    ledger = account(run, until=2_000_000_000)
+    assert (ledger.start_ns, ledger.end_ns, ledger.seconds.get("silent")) == (None, None, None)
+    assert ledger.held_ns == account(run).held_ns
+    assert any("no clock" in text for text in ledger.warnings)
+
+
+def test_a_table_whose_columns_another_source_knows_too_is_read_by_the_mapping_that_fits(tmp_path):
+    (tmp_path / "jobs.csv").write_text("JobID,State,Start,End,GPUs\n1,done,2024-01-01 00:00:00,2024-01-01 01:00:00,8\n")
+    (tmp_path / "m.toml").write_text('[columns]\nid="JobID"\nstart="Start"\nend="End"\ndevices="GPUs"\nstate="State"\n')
+    (pool,) = load(tmp_path / "jobs.csv", mapping=tmp_path / "m.toml")
+    assert (pool.source, pool.jobs[0].milli, pool.jobs[0].state) == ("table", 8000, "done")

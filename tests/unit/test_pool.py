@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway import account
+from headway.errors import ArgumentError
+from headway.events import Close, Open
 from headway.ledger import jobs as jobs_module
-from headway.ledger.history import Outage, Pool
+from headway.ledger.history import Outage, Pool, Process, Run
 from headway.ledger.jobs import Job, Jobs
 
 H = 3600 * 10**9
@@ -59,7 +61,7 @@ def test_jobs_beyond_the_size_are_added_and_said():
     ledger = account(Pool("p", "slurm", [job(0, 2, 8)], devices=4))
     assert hours(ledger) == {"allocated": 16.0}
     assert ledger.scheduling == 1.0
-    assert "jobs held more than the 4 devices" in ledger.warnings[0]
+    assert "jobs held up to 8 devices at once, more than the 4" in ledger.warnings[0]
 
 
 def test_windows_add_to_the_whole_and_shared_devices_stay_whole_nanoseconds():
@@ -163,3 +165,34 @@ def test_a_sum_beyond_64_bits_is_exact():
     big = [Job(id="1", milli=10**11, state="x", start_ns=0, end_ns=10**18 + n) for n in range(40)]
     ledger = account(Pool("p", "x", big, devices=10**9))
     assert ledger.held_ns == sum(10**8 * (10**18 + n) for n in range(40))
+
+
+def test_jobs_that_nobody_saw_after_the_end_of_what_was_read_are_said():
+    pool = Pool("p", "slurm", [job(0, None, 2, state="running"), job(0, 1)], begin_ns=0, end_ns=4 * H)
+    assert not any("taken for granted" in text for text in account(pool).warnings)
+    ledger = account(pool, until_ns=10 * H)
+    assert hours(ledger) == {"allocated": 21.0}
+    assert any("ends 6.00 h before the window" in text and "12.00 h" in text for text in ledger.warnings)
+
+
+def test_a_sum_of_pools_knows_s_where_each_does():
+    sized, other = Pool("p", "slurm", [job(0, 2)], devices=4), Pool("q", "slurm", [job(0, 2)])
+    assert account([sized, sized]).scheduling == 0.25
+    assert account([sized, other]).scheduling is None
+    assert account([other, other]).scheduling is None
+
+
+def test_only_runs_and_pools_have_a_ledger_and_are_not_added_to_each_other():
+    run = Run("r", "native", [Process(Open(wall_ns=0, mono_ns=0), [Close(at=5)])])
+    with pytest.raises(ArgumentError, match="mixed-kinds"):
+        account([run, Pool("q", "slurm", [job(0, 2)])])
+    with pytest.raises(ArgumentError, match=r"ledger of str.*no-ledger"):
+        account(["x"])
+    with pytest.raises(ArgumentError, match=r"ledger of int.*no-ledger"):
+        account(7)
+
+
+def test_what_it_is_is_told_in_a_line():
+    run = Run("r", "native", [Process(Open(wall_ns=0, mono_ns=0), [Close(at=5)])])
+    assert repr(run) == "<Run 'r' of native: 1 attempts, 1 processes, 0 rows>"
+    assert repr(Pool("q", "slurm", Jobs.of([job(0, 2)]))) == "<Pool 'q' of slurm: 1 jobs, of unknown size>"

@@ -56,7 +56,7 @@ def account_pool(pool: Pool, until_ns: int | None = None) -> Ledger:
     return replace(
         ledger,
         queue=_queue(jobs),
-        warnings=tuple(history.warnings(ledger)),
+        warnings=(*history.too_small(ledger), *history.warnings()),
         measure=history.measure,
     )
 
@@ -169,7 +169,7 @@ class _History:
             "drained": _integral(every, drained),
         }
 
-    def warnings(self, ledger: Ledger) -> Iterable[str]:
+    def warnings(self) -> Iterable[str]:
         """Yield what the amounts cannot say."""
         jobs = self.jobs
         yield from self.pool.warnings
@@ -181,13 +181,37 @@ class _History:
                 f"{n_never} of {len(jobs)} jobs asked for {asked:g} devices in all and never ran: "
                 "they hold nothing, and are not in the amounts but as queue"
             )
-        if n_running := int(((start != UNTOLD) & (jobs.column("end_ns") == UNTOLD)).sum()):
-            yield f"{n_running} jobs had not ended: they count up to the end of the window"
+        running = (start != UNTOLD) & (jobs.column("end_ns") == UNTOLD)
+        if n_running := int(running.sum()):
+            jobs_are = "1 job" if n_running == 1 else f"{n_running} jobs"
+            yield f"{jobs_are} had not ended: counted up to the end of the window"
+            if self.pool.end_ns is not None and self.end_ns > self.pool.end_ns:
+                after_ns = self.end_ns - self.pool.end_ns
+                held = show_seconds(after_ns * int(milli[running].sum()) // 1000 / NS_PER_S)
+                yield (
+                    f"what was read ends {show_seconds(after_ns / NS_PER_S)} before the window: that those jobs went "
+                    f"on is taken for granted, and is {held} of what was held"
+                )
+
+    def too_small(self, ledger: Ledger) -> Iterable[str]:
+        """Yield that jobs held more devices than there are said to be."""
         if self.pool.devices is not None and ledger.offered_ns is not None:
             size = self.pool.devices * (self.end_ns - self.begin_ns)
             if ledger.offered_ns > size:
                 over = show_seconds((ledger.offered_ns - size) / NS_PER_S)
-                yield f"jobs held more than the {self.pool.devices} devices that there are: {over} are added to them"
+                most = f"{self._most():,.3f}".rstrip("0").rstrip(".")
+                yield (
+                    f"jobs held up to {most} devices at once, more than the {self.pool.devices} that there are said to "
+                    f"be: {over} beyond them are counted as offered, so that S is too high"
+                )
+
+    def _most(self) -> float:
+        """Return how many devices jobs held at once at most."""
+        most = 0
+        for first, last in pairwise(self._cuts(self.begin_ns, self.end_ns)):
+            _, level = _level(map(self._running, self._parts()), first, last)
+            most = max(most, int(level.max()))
+        return most / 1000
 
 
 def _held(ns: int, name: str) -> Ledger:

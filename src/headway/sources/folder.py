@@ -102,7 +102,7 @@ class Folder:
                 chosen = choose(path, self._asked, self._source)
                 known.setdefault((path.parent, chosen.name), []).append((chosen, path))
             except SourceError as error:
-                self._aside.append((path, _UNKNOWN if error.slug == "unknown-source" else _why_not(error)))
+                self._aside.append((path, _why_not(error)))
         return known
 
     def _load(self, source: Source, paths: list[Path]) -> None:
@@ -186,4 +186,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _why_not(error: SourceError) -> str:
     """Return in few words why a file could not be read."""
+    if error.slug == "unknown-source":
+        is_table = "begin one" in error.details.get("reasons", {}).get("table", "")
+        return "a table that no mapping fits: see it alone, and --mapping" if is_table else _UNKNOWN
     return error.what.rpartition(f"{error.details.get('path', '')}: ")[2]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +15,9 @@ from headway.errors import ArgumentError, SourceError
 from headway.sources import files
 from headway.sources.asked import Asked, Loaded
 from headway.sources.text import clean
+
+_MOST_NAMES: Final = 10_000
+"""So many names beside a path that is not there are compared with its own."""
 
 
 class Source(Protocol):
@@ -106,12 +112,22 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
     """Return the error that says why a path could not be read."""
     shown = clean(str(path), 4096)
     if isinstance(error, FileNotFoundError):
-        return SourceError(f"Cannot read {shown}: there is nothing", "Check the path", "no-such-path", path=shown)
+        near = _near(path)
+        step = f"Check the path: there is {clean(str(path.with_name(near)), 4096)}" if near else "Check the path"
+        return SourceError(f"Cannot read {shown}: there is nothing", step, "no-such-path", path=shown)
     if isinstance(error, files.NotAFileError):
         step = "Give a file, or the folder of a run"
         return SourceError(f"Cannot read {shown}: {error}", step, "not-a-file", path=shown)
     why = files.reason(error) if isinstance(error, OSError) else clean(str(error))
     return SourceError(f"Cannot read {shown}: {why}", "Make it readable", "unreadable-path", path=shown)
+
+
+def _near(path: Path) -> str:
+    """Return the name beside a path that is most like its own; nothing where none is."""
+    with suppress(OSError, ValueError):
+        names = [entry.name for entry, _ in zip(os.scandir(path.parent), range(_MOST_NAMES), strict=False)]
+        return next(iter(difflib.get_close_matches(path.name, names, 1, 0.8)), "")
+    return ""
 
 
 def recognise(path: Path, source: str | None = None) -> Source:

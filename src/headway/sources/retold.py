@@ -22,6 +22,7 @@ _ALIKE_NS: Final = 60 * NS_PER_S
 _CHECKPOINT: Final = re.compile(r"checkpoint-\d+")
 _OWN: Final = 4
 """Steps of so many different lengths, to the nanosecond, are those of one run alone."""
+_NO_CLOCK: Final = "as it tells the same training and has no clock"
 _NEAR: Final = 0.8
 """What TensorBoard's files tell goes through that share of the steps of a state or a table, or more."""
 
@@ -41,6 +42,8 @@ def told_once(found: Sequence[Loaded]) -> list[Loaded]:
     for one, other, why in (*_copies(runs), *_earlier_states(runs), *_without_clock(runs)):
         if id(one) in kept and id(other) in kept:
             left.setdefault((id(other), why), []).append(kept.pop(id(one)).path)
+            if why == _NO_CLOCK:  # called as the folder that the trainer was told to write to
+                kept[id(other)] = replace(kept[id(other)], name=one.name)
     for (number, why), paths in left.items():
         if number in kept:
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
@@ -141,7 +144,7 @@ def _without_clock(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
                 for run in by_home.get(parent, ()):
                     near = run.source == "hftrainer" or parent == parents[0]
                     if near and _as_far(_steps(events), _steps(run)):
-                        yield run, events, "as it tells the same training and has no clock"
+                        yield run, events, _NO_CLOCK
 
 
 def _as_far(steps: Sequence[int], of: Sequence[int]) -> bool:
