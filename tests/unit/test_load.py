@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import headway
+from headway import account
 from headway.errors import ArgumentError, SourceError
-from headway.sources import files, load
+from headway.sources import files, load, load_all
 from headway.sources.text import Complaints, clean
 
 EVENT = '{"kind":"open","run":"r","attempt":"a0","wall_ns":1700000000000000000,"mono_ns":0}\n'
