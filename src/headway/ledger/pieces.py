@@ -21,7 +21,7 @@ class Pieces:
 
     Attributes:
         start, end: ``(n,)`` int64 [ns]; every piece is longer than 0.
-        owner: ``(n,)`` int64, the number of the interval that owns the piece.
+        owner: ``(n,)``, the number of the interval that owns the piece; whole numbers of any type.
     """
 
     start: Ints
@@ -63,6 +63,11 @@ class Pieces:
         return Pieces(start[order], end[order], owner[order])
 
 
+def places(n: int) -> Ints:
+    """Return the numbers from 0 up to one, in the smallest type that holds them: there may be one a row."""
+    return np.arange(n, dtype=np.int32 if n < 1 << 31 else np.int64)
+
+
 def _split(pieces: Pieces, taken: Pieces, hit: Ints, first: Ints, n_inside: Ints) -> Pieces:
     """Return what is left of the pieces that meet taken ones: before the first, between, after the last."""
     counts = n_inside[hit] + 1
@@ -91,7 +96,7 @@ def owned(start: Ints, end: Ints) -> Pieces:
         [(0, 3, 0), (3, 5, 1), (5, 12, 2)]
     """
     if np.all(start[1:] >= end[:-1]) and np.all(end > start):
-        return Pieces(start, end, np.arange(len(start)))
+        return Pieces(start, end, places(len(start)))
     order = np.lexsort((-end, start))
     order = order[end[order] > start[order]]
     begins, ends = start[order], end[order]

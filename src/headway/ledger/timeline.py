@@ -14,7 +14,7 @@ from headway.ledger.categories import PROGRAM
 from headway.ledger.facts import FARTHEST_NS, Facts, gather
 from headway.ledger.history import Process, Rows
 from headway.ledger.ledger import Stall, Steps
-from headway.ledger.pieces import Pieces, owned
+from headway.ledger.pieces import Pieces, owned, places
 from headway.units import show_seconds
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Timeline:
         inside the attempt it is another step.
         """
         if np.all(self.step[1:] > self.step[:-1]):
-            every = np.arange(len(self.step))
+            every = places(len(self.step))
             return every, every
         marks = np.array([mark.at for mark in self.facts.restored], np.int64)
         era = np.searchsorted(marks, self.start, "right")
@@ -94,25 +94,29 @@ class Timeline:
         return first, inverse.reshape(-1)
 
     @cached_property
-    def _tally(self) -> tuple[Ints, Ints]:
-        """When each distinct step began, ascending, and how many of each count began before it, ``(4, n + 1)``."""
+    def _begun(self) -> tuple[Ints, NDArray[np.int8], Ints]:
+        """When each distinct step began, ascending, its state and its number, ``(n,)`` each."""
         first, _ = self.numbers()
-        began = np.clip(self.start[first], self.begin_ns, max(self.begin_ns, self.end_ns - 1))
-        order = np.argsort(began, kind="stable")
-        state, step = self.state[first][order], self.step[first][order]
-        counts = np.zeros((len(STATES) + 1, len(first) + 1), np.int64)
-        for code in range(len(STATES)):
-            np.cumsum(state == code, out=counts[code, 1:])
-        if self.saved_to is not None:
-            np.cumsum((state == 0) & (step > self.saved_to), out=counts[-1, 1:])
-        return began[order], counts
+        each = slice(None) if len(first) == len(self.step) else first
+        began, state, step = self.start[each], self.state[each], self.step[each]
+        last = max(self.begin_ns, self.end_ns - 1)
+        if len(began) and (began.min() < self.begin_ns or began.max() > last):
+            began = np.clip(began, self.begin_ns, last)
+        if not np.all(began[1:] >= began[:-1]):
+            order = np.argsort(began, kind="stable")
+            began, state, step = began[order], state[order], step[order]
+        return began, state, step
 
     def steps(self, begin_ns: int, end_ns: int) -> Steps:
         """Return the counts of the steps that began in a window; windows that add to the whole count each once."""
-        began, counts = self._tally
-        low, high = np.searchsorted(began, [begin_ns, end_ns], "left").tolist()
-        retained, reworked, rolled_back, uncommitted = (counts[:, high] - counts[:, low]).tolist()
-        return Steps(high - low, retained, uncommitted, reworked, rolled_back)
+        began, state, step = self._begun
+        inside = slice(*np.searchsorted(began, [begin_ns, end_ns], "left").tolist())
+        state, step = state[inside], step[inside]
+        retained, reworked, rolled_back = (int(np.count_nonzero(state == code)) for code in range(len(STATES)))
+        uncommitted = 0
+        if self.saved_to is not None:
+            uncommitted = int(np.count_nonzero((state == 0) & (step > self.saved_to)))
+        return Steps(len(state), retained, uncommitted, reworked, rolled_back)
 
     def stall(self) -> Stall | None:
         """Return the longest wait of one retained step."""
@@ -152,33 +156,32 @@ class Timeline:
         if low == high:
             return Counter(), Counter()
         if high - low == len(self.pieces) and begin <= self.pieces.start[0] and self.pieces.end[-1] <= end:
-            return self._book(np.arange(len(self.own)), None, self.own)
+            return self._book(None, None, self.own)
         owner, start = self.pieces.owner[low:high], self.pieces.start[low:high]
         since = np.maximum(start, begin)
         from_own = self.offset[low:high] + since - start
         to_own = from_own + np.minimum(self.pieces.end[low:high], end) - since
         return self._book(owner, from_own, to_own)
 
-    def _book(self, row: Ints, since: Ints | None, until: Ints) -> tuple[Counter[str], Counter[str]]:
-        """Book stretches of rows' own time, from ``since`` (None: from 0) to ``until``."""
-        whole = since is None and len(row) == len(self.own)
-        state = self.state if whole else self.state[row]
+    def _book(self, row: Ints | None, since: Ints | None, until: Ints) -> tuple[Counter[str], Counter[str]]:
+        """Book stretches of the own time of rows (None: each once), from ``since`` (None: from 0) to ``until``."""
+        state = self.state if row is None else self.state[row]
         kept = None if not state.any() else state == 0
         total = until if since is None else until - since
         booked: Counter[str] = Counter()
         waits: Counter[str] = Counter()
-        compiled = np.zeros(len(row) if self.compiled else 0, np.int64)
+        compiled = np.zeros(len(until) if self.compiled else 0, np.int64)
         for number, ns in self.compiled.items():
-            compiled[row == number] = ns
+            compiled[number if row is None else row == number] = ns
         edge: Ints | None = None
         for phase, column in self.waits.items():
-            wait = column if whole else column[row]
+            wait = column if row is None else column[row]
             upto = wait if edge is None else edge + wait
             part = wait if since is None else _between(edge, upto, since, until)
             waits[phase] = int(part.sum() if kept is None else part[kept].sum())
             edge = upto
         if self.compiled:
-            waited = np.zeros(len(row), np.int64) if edge is None else edge
+            waited = np.zeros(len(until), np.int64) if edge is None else edge
             if kept is not None:  # all of a discarded step is rework, but not what was compiled
                 waited = np.where(kept, waited, 0)
             part = _between(waited, waited + compiled, np.zeros_like(until) if since is None else since, until)
@@ -274,8 +277,8 @@ def _take(rows: Rows, which: Ints) -> Rows:
 def _own(pieces: Pieces, n_rows: int) -> tuple[Ints, Ints]:
     """Return the own time of each row, and before each piece that of its row so far [ns]."""
     length = pieces.end - pieces.start
-    if len(pieces) == n_rows and np.array_equal(pieces.owner, np.arange(n_rows)):
-        return length, np.zeros_like(length)
+    if len(pieces) == n_rows and np.array_equal(pieces.owner, places(n_rows)):
+        return length, np.broadcast_to(np.int64(0), n_rows)
     own = np.zeros(n_rows, np.int64)
     np.add.at(own, pieces.owner, length)
     order = np.argsort(pieces.owner, kind="stable")
@@ -318,8 +321,10 @@ def _infer_compile(line: Timeline) -> dict[int, int]:
     first, group = line.numbers()
     if len(first) <= COMPILE_FROM:
         return {}
-    by_step = np.zeros(len(first), np.int64)
-    np.add.at(by_step, group, net)
+    by_step = net
+    if first is not group:
+        by_step = np.zeros(len(first), np.int64)
+        np.add.at(by_step, group, net)
     lead = int(group[0])
     excess = int(by_step[lead]) - _median(np.delete(by_step, lead))
     compiled: dict[int, int] = {}
@@ -331,9 +336,11 @@ def _infer_compile(line: Timeline) -> dict[int, int]:
 
 
 def _median(values: Ints) -> int:
-    """Return the median, of an even count the lower whole number between the middle two."""
+    """Return the median, of an even count the lower whole number between the middle two; their order is lost."""
     middle = len(values) // 2
     if len(values) % 2:
-        return int(np.partition(values, middle)[middle])
-    low, high = np.partition(values, [middle - 1, middle])[middle - 1 : middle + 1].tolist()
+        values.partition(middle)
+        return int(values[middle])
+    values.partition([middle - 1, middle])
+    low, high = values[middle - 1 : middle + 1].tolist()
     return int(low + high) // 2
