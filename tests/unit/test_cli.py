@@ -280,3 +280,14 @@ def test_what_no_source_knows_says_why_each_declined_on_a_line_of_its_own(tmp_pa
     first, *lines = capsys.readouterr().err.splitlines()
     assert first.endswith("no source knows it. See docs/sources.md for what can be read. [unknown-source]")
     assert lines[1].split(maxsplit=1) == ["mlperf", "no line in it holds :::MLLOG"]
+
+
+def test_what_can_be_split_is_and_the_rest_is_whole(log, tmp_path, capsys):
+    told = "1|ana|COMPLETED|2024-01-01T00:00:00|2024-01-01T01:00:00|gres/gpu=8"
+    (tmp_path / "jobs").write_text(f"JobID|User|State|Start|End|AllocTRES\n{told}\n")
+    run, pool = report(log, tmp_path / "jobs", "--by", "user")["runs"]
+    assert ("by" in run, list(pool["by"]["user"])) == (False, ["ana"])
+    run, pool = report(log, tmp_path / "jobs", "--by", "rank")["runs"]
+    assert ("rank" in run["by"], list(pool["by"])) == (True, ["state"])
+    assert main(["report", str(log), "--by", "user"]) == 2
+    assert "[bad-split]" in capsys.readouterr().err

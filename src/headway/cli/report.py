@@ -119,7 +119,7 @@ def show(
         HeadwayError: A path cannot be read, or an option cannot be used.
     """
     from headway.ledger.history import Served
-    from headway.report.entry import Options
+    from headway.report.entry import Options, split_key
     from headway.sources import load_all
 
     cut = Cut(
@@ -135,6 +135,7 @@ def show(
         targets = parse_slo(slo)
     found = load_all(paths, devices=devices, capacity=capacity, mapping=mapping, zone=zone)
     entries = [cut.entry(one) for one in found if not isinstance(one, Served)]
+    split_key(entries, by)
     served = [one for one in found if isinstance(one, Served)]
     _print(entries, options, served, targets, err=err, as_json=as_json)
 

@@ -12,7 +12,7 @@ from headway.ledger.history import Served
 from headway.ledger.ledger import Ledger
 from headway.report.advice import advise
 from headway.report.endings import endings
-from headway.report.entry import Entry, Options, groups, split, total
+from headway.report.entry import Entry, Options, groups, shown_by, split, total
 from headway.report.straggler import compare_ranks
 from headway.units import Price
 
@@ -82,7 +82,7 @@ def _run(entry: Entry, options: Options) -> dict[str, Any]:
     comparison = compare_ranks(ledger)
     if comparison is not None:
         run["ranks_compared"] = asdict(comparison)
-    if by := options.by or ("state" if ledger.of_pool else None):
+    if by := shown_by(ledger, options.by):
         run["by"] = {by: _pieces(ledger, by)}
     if options.windows:
         run["windows"] = [{**_window(window), **_figures(window), "steps": _steps(window)} for window in entry.windows]

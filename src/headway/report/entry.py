@@ -65,13 +65,34 @@ def total(entries: Sequence[Entry]) -> Ledger:
     return combine([entry.ledger for entry in entries])
 
 
+def split_key(entries: Sequence[Entry], key: str | None) -> None:
+    """Refuse to split by what none of the entries has; what some have is shown for those.
+
+    Raises:
+        ArgumentError: As `split` does.
+    """
+    if key is not None and entries and not any(_has(entry.ledger, key) for entry in entries):
+        split(entries[0].ledger, key)
+
+
+def shown_by(ledger: Ledger, key: str | None) -> str | None:
+    """Return by what a ledger is shown split: as asked, where it has such pieces; a pool else by state."""
+    if key is not None and _has(ledger, key):
+        return key
+    return "state" if ledger.of_pool else None
+
+
+def _has(ledger: Ledger, key: str) -> bool:
+    return not ledger.parts or ledger.of_pool != (key in {"rank", "attempt"})
+
+
 def split(ledger: Ledger, key: str) -> dict[str, Ledger]:
     """Return the ledger split: ranks in the order of their numbers, attempts of their names, of a pool the most first.
 
     Raises:
         ArgumentError: A run has no such pieces, or a pool.
     """
-    if ledger.parts and ledger.of_pool == (key in {"rank", "attempt"}):
+    if not _has(ledger, key):
         what, keys = ("pool", KEYS[2:]) if ledger.of_pool else ("run", KEYS[:2])
         raise ArgumentError(
             f"Cannot split {', '.join(ledger.runs)} by {key}: a {what} splits by {', '.join(keys)}",

@@ -22,7 +22,7 @@ from headway.report import notes
 from headway.report.advice import SHOWN, Change, advise
 from headway.report.bars import Line, draw
 from headway.report.endings import bad_endings, ending, endings, is_open
-from headway.report.entry import Entry, Options, groups, split, total
+from headway.report.entry import Entry, Options, groups, shown_by, split, total
 from headway.report.glyphs import Glyphs, wrap
 from headway.report.money import Costs
 from headway.report.straggler import Spread, compare_ranks
@@ -84,13 +84,12 @@ class Page:
         bad = bad_endings(ledger)
         blocks += self._below(ledger, entry.all_warnings, [bad] if bad else [])
         blocks += self._ranks(ledger)
-        if ledger.of_pool:
-            by = self._options.by or "state"
+        by = shown_by(ledger, self._options.by)
+        if by is not None and ledger.of_pool:
             blocks += [Text(), self._shares(by, split(ledger, by))]
-        elif self._options.by:
-            pieces = split(ledger, self._options.by)
-            ended = endings(ledger) if self._options.by == "attempt" else {}
-            blocks += [Text(), self._pieces(self._options.by, list(pieces.items()), ended)]
+        elif by is not None:
+            ended = endings(ledger) if by == "attempt" else {}
+            blocks += [Text(), self._pieces(by, list(split(ledger, by).items()), ended)]
         if self._options.windows:
             rows = [(notes.moment(window.start_ns), window) for window in entry.windows]
             blocks += [Text(), self._pieces("window from (UTC)", rows)]
