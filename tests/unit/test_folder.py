@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import os
 
 import pytest
 
+from headway import account
 from headway.errors import SourceError
 from headway.sources import load, load_all
 
@@ -99,7 +101,7 @@ def test_the_states_of_one_training_count_once(tmp_path):
     state(out / "checkpoint-20", 20, (3.0,))
     state(out / "checkpoint-40", 40, (3.0, 2.5))
     state(out / "checkpoint-60", 60, (3.0, 2.5, 2.25))
-    state(tmp_path / "another", 40, (3.0, 2.5))
+    state(tmp_path / "another", 40, (3.5, 2.0))
     one, other = sorted(load(tmp_path), key=lambda run: run.path)
     assert [len(run.processes[0].rows) for run in (one, other)] == [40, 60]
     (said,) = [text for text in other.warnings if "left out" in text]
@@ -124,9 +126,9 @@ def test_a_file_that_is_there_twice_counts_once(tmp_path):
 
 
 def test_logs_of_steps_that_all_took_the_same_are_no_copies(tmp_path):
-    for name in ("one", "two"):
+    for name, loss in (("one", 2.0), ("two", 3.0)):
         (tmp_path / f"{name}.log").write_text(
-            "".join(f"iter {n}: loss 2.0, time 100.00ms, mfu 40.00%\n" for n in range(9))
+            "".join(f"iter {n}: loss {loss}, time 100.00ms, mfu 40.00%\n" for n in range(9))
         )
     assert len(load(tmp_path)) == 2
 
@@ -137,3 +139,94 @@ def test_a_folder_of_files_that_cannot_be_used_says_why(tmp_path):
     (tmp_path / "notes.md").write_text("what we did\n")
     with pytest.raises(SourceError, match=r"vm.pt.trace.json \(.*none is of a device.*notes.md.*ProfilerActivity"):
         load(tmp_path)
+
+
+SACCT = "JobID|State|Submit|Start|End|AllocTRES"
+
+
+def sacct(number, day, hours, devices=8):
+    begin = f"2024-01-{day:02d}T00:00:00"
+    return (
+        f"{number}|COMPLETED|{begin}|{begin}|2024-01-{day + hours // 24:02d}T{hours % 24:02d}:00:00|gres/gpu={devices}"
+    )
+
+
+def written(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([*lines, ""]))
+
+
+def test_a_file_of_a_pool_that_cannot_be_used_leaves_the_others_one_pool(tmp_path):
+    written(tmp_path / "jan.txt", SACCT, sacct(1, 30, 30), sacct(2, 20, 24))
+    written(tmp_path / "late.txt", SACCT, sacct(1, 30, 30), sacct(3, 10, 5))
+    written(tmp_path / "users.txt", "JobID|User|Account", "1|u|a")
+    (pool,) = load(tmp_path)
+    assert len(pool.jobs) == 3
+    assert any("users.txt" in text and "left aside" in text for text in pool.warnings)
+
+
+def test_folders_that_tell_the_same_jobs_are_one_pool_and_others_are_not(tmp_path):
+    written(tmp_path / "jan" / "sacct.txt", SACCT, sacct(1, 20, 30), sacct(2, 10, 24))
+    written(tmp_path / "feb" / "sacct.txt", SACCT, sacct(1, 20, 30), sacct(3, 11, 5))
+    written(tmp_path / "elsewhere" / "sacct.txt", SACCT, sacct(1, 21, 30))
+    one, other = sorted(load(tmp_path), key=lambda pool: len(pool.jobs))
+    assert (len(one.jobs), len(other.jobs)) == (1, 3)
+
+
+def test_copies_of_a_table_count_once(tmp_path):
+    rows = ["job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"]
+    rows += [
+        f"{n},u,v,8,6,1,COMPLETED,2020-01-01 00:00:00,2020-01-01 00:00:00,2020-01-01 0{n}:00:00,1,0"
+        for n in range(1, 9)
+    ]
+    written(tmp_path / "jobs.csv", *rows)
+    written(tmp_path / "backup" / "jobs.csv", *rows)
+    (tmp_path / "jobs.csv.gz").write_bytes(gzip.compress((tmp_path / "jobs.csv").read_bytes()))
+    (pool,) = load(tmp_path)
+    assert len(pool.jobs) == 8
+    said = " ".join(pool.warnings)
+    assert "(the same as backup/jobs.csv)" in said
+    assert "jobs.csv.gz" in said
+
+
+def test_what_is_passed_over_is_said(tmp_path, monkeypatch):
+    written(tmp_path / "a.txt", mllog(0))
+    (tmp_path / "link.txt").symlink_to(tmp_path / "a.txt")
+    os.mkfifo(tmp_path / "pipe")
+    written(tmp_path.joinpath(*"0123456789") / "deep.txt", mllog(50))
+    (run,) = load(tmp_path)
+    (said,) = [text for text in run.warnings if "left aside" in text]
+    assert "link.txt (a link, which is not followed)" in said
+    assert "pipe (no file)" in said
+    assert "0/1/2/3/4/5/6/7/8 (more than 8 folders deep)" in said
+    monkeypatch.setattr("headway.sources.folder.MAX_FILES", 1)
+    written(tmp_path / "b.txt", mllog(90))
+    (run,) = load(tmp_path)
+    assert any("beyond the first 1 files" in text for text in run.warnings)
+
+
+def test_an_earlier_copy_of_a_log_counts_once(tmp_path):
+    lines = [f"iter {n}: loss 2.0, time {100 + n * 7 % 13}.00ms, mfu 40.00%" for n in range(90)]
+    written(tmp_path / "train.log", *lines)
+    written(tmp_path / "train.log.1", *lines[:60])
+    (run,) = load(tmp_path)
+    assert len(run.processes[0].rows) == 90
+    assert any("train.log.1" in text for text in run.warnings)
+
+
+def test_a_job_that_failed_before_it_saved_and_began_again_is_one_run(tmp_path):
+    def log(first_minute, n, *ends):
+        told = "consumed samples: 8 | elapsed time per iteration (ms): 10000.0 | lm loss: 2.0E+00 |"
+        times = [f"2024-01-02 03:{first_minute + k // 6:02d}:{k % 6 * 10:02d}" for k in range(n)]
+        return [*(f" [{at}] iteration {k:8d}/ 99 | {told}" for k, at in enumerate(times, 1)), *ends]
+
+    written(tmp_path / "slurm-100.out", *log(1, 35, "Traceback (most recent call last):"))
+    written(tmp_path / "slurm-101.out", *log(20, 100))
+    (run,) = load(tmp_path)
+    assert account(run).steps.retained == 100
+    assert account(run).steps.reworked == 35
+
+
+def test_a_packed_log_with_much_before_its_first_line_is_known(tmp_path):
+    (tmp_path / "log.gz").write_bytes(gzip.compress(b"+ a line of the shell\n" * 9000 + mllog(0).encode()))
+    assert [run.source for run in load(tmp_path / "log.gz")] == ["mlperf"]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from headway.errors import SourceError
-from headway.ledger.history import Run
+from headway.ledger.history import Pool, Run
+from headway.ledger.jobs import UNTOLD, Jobs
+from headway.sources import files
 from headway.sources.asked import Asked, Loaded
 from headway.sources.files import reason
 from headway.sources.native import Native, below
@@ -25,30 +32,61 @@ _NAMED: Final = 3
 _UNKNOWN: Final = "no source knows it"
 
 
-def files_in(folder: Path) -> Iterator[Path]:
+def files_in(folder: Path, passed: list[tuple[Path, str]] | None = None) -> Iterator[Path]:
     """Yield the regular files below a folder in the order of their names.
 
     Links are not followed, hidden names are passed over, and at most `MAX_FILES` files are looked
     at, `MAX_DEPTH` folders deep.
+
+    Args:
+        folder: The folder.
+        passed: Takes what is passed over, but for hidden names, and why.
     """
     left = MAX_FILES
+    aside = [] if passed is None else passed
 
     def below(place: Path, depth: int) -> Iterator[Path]:
         nonlocal left
         try:
             entries = sorted(os.scandir(place), key=lambda entry: entry.name)
-        except OSError:
+        except OSError as error:
+            aside.append((place, reason(error)))
             return
         for entry in entries:
-            if left <= 0 or entry.name.startswith("."):
+            path = Path(entry.path)
+            if entry.name.startswith("."):
                 continue
-            if entry.is_file(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=False):
+                if depth < MAX_DEPTH:
+                    yield from below(path, depth + 1)
+                else:
+                    aside.append((path, f"more than {MAX_DEPTH} folders deep"))
+            elif not entry.is_file(follow_symlinks=False):
+                aside.append((path, "a link, which is not followed" if entry.is_symlink() else "no file"))
+            elif left > 0:
                 left -= 1
-                yield Path(entry.path)
-            elif entry.is_dir(follow_symlinks=False) and depth < MAX_DEPTH:
-                yield from below(Path(entry.path), depth + 1)
+                yield path
+            else:
+                aside.append((path, f"beyond the first {MAX_FILES} files"))
 
     yield from below(folder, 0)
+
+
+def twins(paths: Iterable[Path]) -> dict[Path, Path]:
+    """Return the files whose bytes are those of one before, each with that; empty ones have none."""
+    by_size: dict[int, list[Path]] = {}
+    for path in paths:
+        with suppress(OSError):
+            by_size.setdefault(path.stat().st_size, []).append(path)
+    found: dict[Path, Path] = {}
+    for size, alike in by_size.items():
+        first: dict[bytes, Path] = {}
+        for path in alike if size and len(alike) > 1 else ():
+            with suppress(OSError), files.regular(path) as fd, open(fd, "rb", closefd=False) as file:
+                other = first.setdefault(hashlib.file_digest(file, "blake2b").digest(), path)
+                if other is not path:
+                    found[path] = other
+    return found
 
 
 class Folder:
@@ -76,13 +114,16 @@ class Folder:
             SourceError: No source knows a file in it, or none of those can be used.
         """
         power = []
+        parts: list[tuple[Source, list[Path], list[Loaded]]] = []
         for (_, name), each in self._known().items():
             if name == Native.name:
                 self._aside += [(path, "a log of Headway: give its folder") for _, path in each]
             elif name == "mlperfpower":
                 power += [path for _, path in each]  # it is of the runs beside it
             else:
-                self._load(each[0][0], [path for _, path in each])
+                paths = [path for _, path in each]
+                parts.append((each[0][0], paths, self._load(each[0][0], paths)))
+        self._found = self._joined(parts)
         self._aside = [(path, why) for path, why in self._aside if path not in self._beside]
         if not self._found:
             why = left_aside(self._aside, self._path) or "there is no file in it"
@@ -95,34 +136,60 @@ class Folder:
         return found
 
     def _known(self) -> dict[tuple[Path, str], list[tuple[Source, Path]]]:
-        """Return the files that a source knows, by their folder and its name."""
+        """Return the files that a source knows, by their folder and its name; of those with the same bytes one."""
         known: dict[tuple[Path, str], list[tuple[Source, Path]]] = {}
-        for path in files_in(self._path):
-            try:
-                chosen = choose(path, self._asked, self._source)
-                known.setdefault((path.parent, chosen.name), []).append((chosen, path))
-            except SourceError as error:
-                self._aside.append((path, _why_not(error)))
-        return known
-
-    def _load(self, source: Source, paths: list[Path]) -> None:
-        """Read the files of one source in one folder: together, where it knows what they say of each other."""
-        self._beside.update(path.with_name(name) for path in paths for name in getattr(source, "beside", ()))
-        if len(paths) > 1 and (load_together := getattr(source, "load_together", None)) is not None:
-            try:
-                self._found += load_together(paths, self._asked)
-            except (SourceError, OSError):
-                pass  # one of them: each alone says which
-            else:
-                return
+        paths = list(files_in(self._path, self._aside))
+        same = twins(paths)
         for path in paths:
             try:
-                self._found += source.load(path, self._asked)
+                chosen = choose(path, self._asked, self._source)
             except SourceError as error:
-                self._refused.append(error)
                 self._aside.append((path, _why_not(error)))
+                continue
+            if path in same:
+                self._aside.append((path, f"the same as {clean(str(same[path].relative_to(self._path)))}"))
+            else:
+                known.setdefault((path.parent, chosen.name), []).append((chosen, path))
+        return known
+
+    def _load(self, source: Source, paths: list[Path]) -> list[Loaded]:
+        """Read the files of one source in one folder: together, where it knows what they say of each other."""
+        self._beside.update(path.with_name(name) for path in paths for name in getattr(source, "beside", ()))
+        left = list(paths)
+        while len(left) > 1 and (load_together := getattr(source, "load_together", None)) is not None:
+            try:
+                return list(load_together(left, self._asked))
+            except SourceError as error:
+                bad = [path for path in left if clean(str(path), 4096) == error.details.get("path")]
+                if not bad:
+                    break  # each alone says which
+                self._refuse(bad[0], error)
+                left.remove(bad[0])
+            except OSError:
+                break
+        found: list[Loaded] = []
+        for path in left:
+            try:
+                found += source.load(path, self._asked)
+            except SourceError as error:
+                self._refuse(path, error)
             except OSError as error:
                 self._aside.append((path, reason(error)))
+        return found
+
+    def _refuse(self, path: Path, error: SourceError) -> None:
+        self._refused.append(error)
+        self._aside.append((path, _why_not(error)))
+
+    def _joined(self, parts: list[tuple[Source, list[Path], list[Loaded]]]) -> list[Loaded]:
+        """Return what was found; pools of several folders that tell the same jobs are read as one."""
+        pools = [part for part in parts if hasattr(part[0], "load_together") and part[2]]
+        for one, other in combinations(pools, 2):
+            if one[0] is other[0] and _share_jobs(one[2], other[2]):
+                rest = [part for part in parts if part is not one and part is not other]
+                paths = [*one[1], *other[1]]
+                return self._joined([*rest, (one[0], paths, self._load(one[0], paths))])
+        return [item for _, _, found in parts for item in found]
 
     def _attach(self, power: list[Path]) -> None:
         """Give the MLPerf run the energy that the power logs beside it tell."""
@@ -142,6 +209,16 @@ class Folder:
             self._found[place] = attach(run, power, self._asked.zone)
         except OSError as error:
             self._aside += [(path, reason(error)) for path in power]
+
+
+def _share_jobs(some: Sequence[Loaded], others: Sequence[Loaded]) -> bool:
+    """Return whether pools tell a job of the same number that began at the same time."""
+    keys = []
+    for pools in (some, others):
+        every = [Jobs.of(pool.jobs) for pool in pools if isinstance(pool, Pool)]
+        told = [(jobs.ids.hashes() ^ jobs.column("start_ns"))[jobs.column("start_ns") != UNTOLD] for jobs in every]
+        keys.append(np.concatenate([np.zeros(0, np.int64), *told]))
+    return bool(np.isin(keys[0], keys[1]).any())
 
 
 def nothing_in(folder: Path, why: str, step: str | None = None) -> SourceError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -72,12 +72,12 @@ class MLPerf:
 
 def _has_mark(path: Path) -> bool:
     """Return whether the mark is anywhere in the file, which may begin with much else."""
-    with files.regular(path) as fd:
-        at, before = 0, b""
-        while piece := os.pread(fd, _PIECE, at):
+    before = b""
+    with suppress(files.TornError), files.plain(path) as file:
+        while piece := files.piece(file, _PIECE):
             if MARK in before + piece:
                 return True
-            at, before = at + len(piece), piece[-len(MARK) :]
+            before = piece[-len(MARK) :]
     return False
 
 

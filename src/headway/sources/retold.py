@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.events import Span
-from headway.ledger.history import Run
+from headway.ledger.history import Pool, Run
+from headway.ledger.jobs import Jobs
 from headway.sources.asked import Loaded
 
 _ALIKE: Final = 0.05
@@ -23,6 +25,10 @@ _CHECKPOINT: Final = re.compile(r"checkpoint-\d+")
 _OWN: Final = 4
 """Steps of so many different lengths, to the nanosecond, are those of one run alone."""
 _NO_CLOCK: Final = "as it tells the same training and has no clock"
+_EVALUATIONS: Final = frozenset({"validation", "val", "valid", "eval", "evaluation", "test"})
+_ZONES_NS: Final = 14 * 3600 * NS_PER_S
+_ZONE_NS: Final = 900 * NS_PER_S
+"""Zones are whole quarters of an hour from each other, and at most so far from UTC [ns]."""
 _NEAR: Final = 0.8
 """What TensorBoard's files tell goes through that share of the steps of a state or a table, or more."""
 
@@ -31,15 +37,18 @@ def told_once(found: Sequence[Loaded]) -> list[Loaded]:
     """Return what was found without the runs whose log tells what another one tells.
 
     * A file may lie there twice, as a copy or packed; JAX writes its trace under two names.
+    * A log may lie beside an earlier copy of it, which has its first steps and no more.
     * A trainer's state is saved with each checkpoint: the last one has the steps and evaluations of those before.
     * A trainer writes TensorBoard's files below its folder or beside its table: they have a clock, and it has none.
+    * TensorBoard's files lie beside or below the log of the same training, or below those of the training itself.
     """
-    runs = [one for one in found if isinstance(one, Run)]
-    if len(runs) < 2:
+    if len(found) < 2:
         return list(found)
+    runs = [one for one in found if isinstance(one, Run)]
     kept: dict[int, Any] = {id(one): one for one in found}
     left: dict[tuple[int, str], list[str]] = {}
-    for one, other, why in (*_copies(runs), *_earlier_states(runs), *_without_clock(runs)):
+    rules = (_beginnings, _earlier_states, _without_clock, _beside_log, _beside_training)
+    for one, other, why in chain(_copies(found), *(rule(runs) for rule in rules)):
         if id(one) in kept and id(other) in kept:
             left.setdefault((id(other), why), []).append(kept.pop(id(one)).path)
             if why == _NO_CLOCK:  # called as the folder that the trainer was told to write to
@@ -81,12 +90,46 @@ def _same_job(one: Run, other: Run) -> bool:
     return apart_ns < _ALIKE_NS and bool(np.allclose(took, takes, rtol=_ALIKE))
 
 
-def _copies(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
-    """Yield the runs that tell the same to the nanosecond as one before, each with that."""
-    first: dict[bytes, Run] = {}
+def _copies(found: Sequence[Loaded]) -> Iterator[tuple[Loaded, Loaded, str]]:
+    """Yield the runs and pools that tell the same to the nanosecond as one before, each with that."""
+    first: dict[bytes, Loaded] = {}
+    for one in found:
+        if isinstance(one, Pool):
+            digest = _digest_of_pool(one)
+        elif isinstance(one, Run) and _is_its_own(one):
+            digest = _digest(one)
+        else:
+            continue
+        if (other := first.setdefault(digest, one)) is not one:
+            yield one, other, "as it tells the same to the nanosecond"
+
+
+def _digest_of_pool(pool: Pool) -> bytes:
+    jobs = Jobs.of(pool.jobs)
+    told = blake2b(repr((pool.source, pool.devices, pool.totals_ns, pool.name if not jobs else "")).encode())
+    for name in ("submit_ns", "start_ns", "end_ns", "milli"):
+        told.update(jobs.column(name).data)
+    told.update(jobs.ids.hashes().data)
+    return told.digest()
+
+
+def _beginnings(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
+    """Yield the runs whose steps are the first ones of another, to the nanosecond, each with that."""
+    alike: dict[tuple[object, ...], list[Run]] = {}
     for run in runs:
-        if _is_its_own(run) and (other := first.setdefault(_digest(run), run)) is not run:
-            yield run, other, "as it tells the same to the nanosecond"
+        if _is_its_own(run) and len(run.processes) == 1:
+            rows = run.processes[0].rows
+            key = (run.source, int(rows.step[0]), int(rows.start[0]), int(rows.end[0]), run.processes[0].open.rank)
+            alike.setdefault(key, []).append(run)
+    for some in alike.values():
+        *shorter, longest = sorted(some, key=lambda run: len(run.processes[0].rows))
+        whole = longest.processes[0].rows
+        for run in shorter:
+            rows, n = run.processes[0].rows, len(run.processes[0].rows)
+            pairs = ((rows.step, whole.step), (rows.start, whole.start), (rows.end, whole.end))
+            # The last line of a copy that was cut may be cut itself.
+            if all(np.array_equal(one[: n - 1], other[: n - 1]) for one, other in pairs):
+                yield run, longest, "as it is the beginning of the same log"
 
 
 def _is_its_own(run: Run) -> bool:
@@ -145,6 +188,58 @@ def _without_clock(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
                     near = run.source == "hftrainer" or parent == parents[0]
                     if near and _as_far(_steps(events), _steps(run)):
                         yield run, events, _NO_CLOCK
+
+
+def _beside_log(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
+    """Yield TensorBoard's files of a training that a log beside or above them tells, with that log."""
+    by_home: dict[Path, list[Run]] = {}
+    for run in runs:
+        if run.clock and run.source not in {"native", "tensorboard"}:
+            by_home.setdefault(Path(run.path).parent, []).append(run)
+    for events in (run for run in runs if run.source == "tensorboard"):
+        for place in Path(events.path).parents:
+            for run in by_home.get(place, ()):
+                if _same_time(events, run) and _as_far(_steps(events), _steps(run)):
+                    yield events, run, "as it tells the same training"
+
+
+def _beside_training(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
+    """Yield TensorBoard's files of parts of a training, in a folder below its own or one of evaluations beside it."""
+    by_home: dict[Path, list[Run]] = {}
+    for run in runs:
+        if run.source == "tensorboard":
+            by_home.setdefault(Path(run.path).parent, []).append(run)
+    for home, some in by_home.items():
+        others = by_home.get(home.parent, [])
+        if home.name in _EVALUATIONS:
+            others = [*others, *by_home.get(home.with_name("train"), ())]
+        yield from ((one, run, "as it is of the same training") for one in some for run in others if _within(one, run))
+
+
+def _window(run: Run) -> tuple[int, int]:
+    """Return from when to when a run has steps or spans [ns since the Unix epoch]."""
+    begin, end = [], []
+    for process in run.processes:
+        moved = process.open.wall_ns - process.open.mono_ns
+        spans = [event for event in process.events if isinstance(event, Span)]
+        begin += [moved + span.start for span in spans] + [moved + int(at) for at in process.rows.start[:1]]
+        end += [moved + span.end for span in spans] + [moved + int(at) for at in process.rows.end[-1:]]
+    return min(begin, default=0), max(end, default=0)
+
+
+def _within(one: Run, other: Run) -> bool:
+    """Return whether most of one run was while another was."""
+    (begin, end), (first, last) = _window(one), _window(other)
+    slack = (last - first) // 4
+    return first - slack <= begin <= end <= last + slack
+
+
+def _same_time(one: Run, other: Run) -> bool:
+    """Return whether two runs took about as long, at the same time or some zones away: one may name no zone."""
+    (begin, end), (first, last) = _window(one), _window(other)
+    longer, shorter = sorted((end - begin, last - first), reverse=True)
+    away = abs(begin - first)
+    return _NEAR * longer <= shorter and away <= _ZONES_NS + longer and min(away % _ZONE_NS, -away % _ZONE_NS) <= longer
 
 
 def _as_far(steps: Sequence[int], of: Sequence[int]) -> bool:

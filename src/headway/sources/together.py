@@ -12,11 +12,15 @@ from typing import Final
 
 import msgspec
 
+from headway.clock import NS_PER_S
+from headway.events import Close, Saved
 from headway.ledger.history import Process, Run
 from headway.sources.asked import Loaded
 from headway.sources.retold import told_by_ranks, told_once
 from headway.sources.text import clean
 
+_SOON_NS: Final = 86_400 * NS_PER_S
+"""A job that begins anew after a failure does so within a day [ns]."""
 _DIGITS: Final = re.compile(r"\d+")
 
 
@@ -90,7 +94,20 @@ def _goes_on(before: Run, after: Run) -> bool:
         return False
     (first, last, ended), (next_first, next_last, _) = steps  # type: ignore[misc]
     began = min(process.open.wall_ns for process in after.processes)
+    if next_first == first:  # from scratch: only where it is known that the one before came to nothing
+        return _failed(before) and last <= next_last and ended <= began <= ended + _SOON_NS
     return first < next_first <= last + 1 <= next_last + 1 and began >= ended
+
+
+def _failed(run: Run) -> bool:
+    """Return whether the last that is told of a run is that it failed, and it saved nothing."""
+    events = [event for process in run.processes for event in process.events]
+    ended = [event.reason for event in events if isinstance(event, Close)]
+    return (
+        bool(ended)
+        and ended[-1] in {"failed", "signal", "preempted"}
+        and not any(isinstance(event, Saved) for event in events)
+    )
 
 
 def _span_of(run: Run) -> tuple[int, int, int] | None:
