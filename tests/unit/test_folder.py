@@ -3,12 +3,14 @@
 import gzip
 import json
 import os
+import struct
 
 import pytest
 
 from headway import account
 from headway.errors import SourceError
 from headway.sources import load, load_all
+from headway.sources.tfrecord import checksum
 
 
 def mllog(seconds, status="success"):
@@ -230,3 +232,55 @@ def test_a_job_that_failed_before_it_saved_and_began_again_is_one_run(tmp_path):
 def test_a_packed_log_with_much_before_its_first_line_is_known(tmp_path):
     (tmp_path / "log.gz").write_bytes(gzip.compress(b"+ a line of the shell\n" * 9000 + mllog(0).encode()))
     assert [run.source for run in load(tmp_path / "log.gz")] == ["mlperf"]
+
+
+def events(path, points, begin=1_704_164_700, tag="train/loss"):
+    """Write scalars of a training as TensorBoard does, by step and seconds from its beginning."""
+
+    def field(number, data):
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    def record(wall, more):
+        body = b"\x09" + struct.pack("<d", wall) + more
+        length = struct.pack("<Q", len(body))
+        return length + struct.pack("<I", checksum(length)) + body + struct.pack("<I", checksum(body))
+
+    told = [record(begin, field(3, b"brain.Event:2"))]
+    for step, seconds in points:
+        value = field(1, tag.encode()) + b"\x15" + struct.pack("<f", 2.5)
+        told.append(record(begin + seconds, bytes([0x10, step]) + field(5, field(1, value))))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (path / "events.out.tfevents.1.vm.2.0" if path.is_dir() else path).write_bytes(b"".join(told))
+
+
+def test_tensorboards_files_of_a_training_that_a_log_tells_count_once(tmp_path):
+    lines = [
+        f"[titan] 2024-01-02 03:{5 + n // 60:02d}:{n % 60:02d},{n:03d} - root - INFO - step: {n + 1}  loss: 2.0  "
+        "memory: 1.00GiB(1.00%)  tps: 1,000  tflops: 100.00  mfu: 40.00%"
+        for n in range(100)
+    ]
+    written(tmp_path / "train.log", *lines)
+    events(tmp_path / "tb" / "run" / "events.out.tfevents.7.vm.1.0", [(n + 1, n + n / 1000) for n in range(100)])
+    events(tmp_path / "other" / "events.out.tfevents.8.vm.1.0", [(n + 1, n * 9 + n / 7) for n in range(100)])
+    other, one = load(tmp_path)
+    assert (one.source, other.source, other.name) == ("torchtitan", "tensorboard", "other")
+    assert any("tells the same training" in text and "tb/run" in text for text in one.warnings)
+
+
+def test_tensorboards_files_of_parts_of_a_training_count_once(tmp_path):
+    events(tmp_path / "logs" / "train" / "events.out.tfevents.7.vm.1.0", [(n, n + n / 100) for n in range(1, 60)])
+    events(
+        tmp_path / "logs" / "validation" / "events.out.tfevents.7.vm.1.1", [(n, n + n / 99) for n in range(9, 60, 9)]
+    )
+    events(
+        tmp_path / "logs" / "train" / "loss_a" / "events.out.tfevents.7.vm.1.2", [(n, n + n / 98) for n in range(1, 59)]
+    )
+    (run,) = load(tmp_path)
+    assert (run.name, len(run.processes[0].rows)) == ("train", 59)
+
+
+def test_trainings_at_the_same_time_in_folders_of_their_own_are_several(tmp_path):
+    for name in ("a", "b"):
+        points = [(n, n + n / (100 + ord(name))) for n in range(1, 60)]
+        events(tmp_path / "sweep" / name / "events.out.tfevents.7.vm.1.0", points)
+    assert len(load(tmp_path)) == 2
