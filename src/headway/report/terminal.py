@@ -86,7 +86,7 @@ class Page:
         blocks += self._ranks(ledger)
         by = shown_by(ledger, self._options.by)
         if by is not None and ledger.of_pool:
-            blocks += [Text(), self._shares(by, split(ledger, by))]
+            blocks += [Text(), self._shares(by, split(ledger, by), self._costs(ledger))]
         elif by is not None:
             ended = endings(ledger) if by == "attempt" else {}
             blocks += [Text(), self._pieces(by, list(split(ledger, by).items()), ended)]
@@ -201,20 +201,24 @@ class Page:
             table.add_row(*cells, Text(self._glyphs.clean(notes.biggest_loss(ledger))))
         return Padding(table, (0, 0, 0, 2))
 
-    def _shares(self, title: str, pieces: Mapping[str, Ledger]) -> RenderableType:
-        """Who held a pool, the most first."""
+    def _shares(self, title: str, pieces: Mapping[str, Ledger], costs: Costs | None) -> RenderableType:
+        """Who held a pool, the most first, and what that cost."""
         whole = sum(piece.held_ns for piece in pieces.values()) or 1
-        table = _grid("left", "right", "right", "left")
-        table.add_row(*(Text(word, style="dim") for word in (title, "held", "share", "")))
+        table = _grid("left", "right", "right", *(["right"] if costs else []), "left")
+        head = (title, "held", "share", *(["cost"] if costs else []), "")
+        table.add_row(*(Text(word, style="dim") for word in head))
         shown = list(pieces.items())[:_MOST_SHARES]
         for name, piece in shown:
             share = piece.held_ns / whole
             label = self._glyphs.shorten(self._glyphs.clean(name) or "not said", _PIECE_WIDTH)
             cells = [Text(label), Text(_show(piece.held_ns)), Text(show_percent(share))]
+            cells += [Text(costs.show(piece.held_ns / NS_PER_S))] if costs else []
             table.add_row(*cells, Text(self._glyphs.bar(share, 24), style="green"))
         if len(pieces) > len(shown):
             rest = sum(piece.held_ns for piece in list(pieces.values())[len(shown) :])
-            table.add_row(Text(f"{len(pieces) - len(shown)} more"), Text(_show(rest)), Text(show_percent(rest / whole)))
+            cells = [Text(f"{len(pieces) - len(shown)} more"), Text(_show(rest)), Text(show_percent(rest / whole))]
+            cells += [Text(costs.show(rest / NS_PER_S))] if costs else []
+            table.add_row(*cells)
         return Padding(table, (0, 0, 0, 2))
 
     def _changes(self, changes: Sequence[tuple[str, Change]], ledger: Ledger) -> list[RenderableType]:
