@@ -228,7 +228,7 @@ def nanogpt(n: int) -> str:
 
 
 def hftrainer(n: int) -> str:
-    step = 10 * (n + 1)
+    step = n + 1  # logging_steps=1
     if n % 50 == 49:
         told = {"eval_loss": near(2, 12), "eval_runtime": near(6), "step": step}
     else:
