@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -266,6 +267,49 @@ def test_a_torn_record_costs_only_itself(tmp_path):
     assert said(found, "2 lines are no record, left out: 2 (3 cells where the header has 13), 5")
 
 
+def in_quotes(name, n_jobs=40):
+    """Return lines of a table in quotes; a name is asked for by the number of the job."""
+    at = '"COMPLETED","2024-03-05T02:00:00","2024-03-05T03:00:00","gres/gpu=1"'
+    rows = [f'"{n}",{at},"{name(n)}"' for n in range(1, n_jobs + 1)]
+    return "\n".join(['"JobID","State","Start","End","AllocTRES","JobName"', *rows, ""]).split("\n")
+
+
+@pytest.mark.parametrize("which", [{3}, {1}, {40}, range(50)])
+def test_newlines_inside_quotes_in_the_last_column(tmp_path, which):
+    found = pool(tmp_path / "sacct.csv", "\n".join(in_quotes(lambda n: "two\nlines" if n in which else "train")))
+    assert [job.id for job in found.jobs] == [str(n) for n in range(1, 41)]
+    assert {job.name for job in found.jobs if int(job.id) in which} == {"twolines"}
+    assert not said(found, "left out")
+
+
+@pytest.mark.parametrize("name", ['a,"b', 'a\n"b'])
+def test_a_quote_that_is_not_closed_costs_only_its_record(tmp_path, name):
+    found = pool(tmp_path / "sacct.csv", "\n".join(in_quotes(lambda n: name if n == 3 else "train")))
+    assert [int(job.id) for job in found.jobs] == [1, 2, *range(4, 41)]
+    assert said(found, "line 4 is no record, left out (a quote in it is not closed)")
+
+
+@pytest.mark.parametrize("lost", [4, 5, 6])
+@pytest.mark.parametrize("quotes", [False, True])
+def test_a_lost_line_does_not_shift_the_records_after_it(tmp_path, lost, quotes):
+    lines = in_quotes(lambda n: "two\nlines")
+    if not quotes:
+        rows = (f"{n}|tr\nain" + DAY.removeprefix("7|train") for n in range(1, 41))
+        lines = "\n".join([SACCT, *rows, ""]).split("\n")
+    del lines[lost]
+    found = pool(tmp_path / "sacct", "\n".join(lines))
+    assert len(found.jobs) in {38, 39}
+    assert [int(job.id) for job in found.jobs][-36:] == [*range(5, 41)]
+    assert said(found, "no record, left out")
+
+
+@pytest.mark.parametrize("end", ["|", ""])
+def test_a_delimiter_in_a_name_where_one_closes_the_line(tmp_path, end):
+    lines = [SACCT, DAY.replace("train", "a|b"), DAY.replace("7|", "8|")]
+    found = jobs(tmp_path / "sacct", "".join(f"{line}{end}\n" for line in lines))
+    assert {job.id: job.name for job in found.values()} == {"7": "a|b", "8": "train"}
+
+
 def test_without_a_header_it_says_to_add_it(tmp_path):
     with pytest.raises(SourceError, match=r"--noheader.*\[no-header\]"):
         pool(tmp_path / "sacct", f"{DAY}\n{DAY.replace('7|', '7.batch|')}\n")
@@ -411,6 +455,18 @@ def test_elapsed_counts_where_clocks_were_changed(tmp_path, day, elapsed):
     found = pool(tmp_path / "sacct", f"{SACCT}\n{ROW.format(day).replace('10800', str(elapsed))}\n")
     assert device_s(found) == {"completed": 8 * elapsed}
     assert said(found, "forward or back")
+
+
+@pytest.mark.parametrize("zone", [None, ZoneInfo("Europe/Berlin")])
+@pytest.mark.parametrize(("end", "elapsed", "left"), [("02:10", 1200, 1), ("02:10", 1500, 0), ("02:50", 3600, 1)])
+def test_a_job_that_ends_before_it_starts_by_clocks_that_were_put_back(tmp_path, zone, end, elapsed, left):
+    row = "7|COMPLETED|2024-10-27T00:00:00|2024-10-27T02:50:00|{}|{}|00:00:00|gres/gpu=1"
+    text = "JobID|State|Submit|Start|End|ElapsedRaw|Suspended|AllocTRES\n"
+    other = row.format(f"2024-10-27T{end}:00", elapsed).replace("7", "8", 1)
+    found = pool(tmp_path / "sacct", f"{text}{row.format('2024-10-27T02:59:00', 540)}\n{other}\n", zone=zone)
+    assert [(job.end_ns - job.start_ns) // 10**9 for job in found.jobs] == [540, elapsed][: 1 + left]
+    assert len(said(found, "forward or back")) == left
+    assert len(said(found, "ends before it starts")) == 1 - left
 
 
 def test_moments_with_their_zone_or_as_seconds_need_no_word(tmp_path):

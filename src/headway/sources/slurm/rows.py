@@ -206,35 +206,40 @@ class _Reader:
         cells = self.header.split(line.rstrip(b"\r\n"))
         if line[:1] in _BESIDE | {self.header.first} and self._skips(line):
             return
-        if not self.begun and len(cells) == self.header.width and line.strip():
-            yield number, cells
-            return
-        whole = len(cells) == self.header.width and not (self.begun and self._is_open(self.begun[0]))
+        whole = len(cells) == self.header.width and bool(line.strip()) and not self._is_open(line)
+        if self.begun and self._is_open(self.begun[0]):
+            whole = whole and self.header.plausible(self.header.row(cells))
         if self.begun and not whole:
             yield from self._go_on(number, line, len(cells))
             return
         self.give_up()
         if whole:
             yield number, cells
+        elif self._is_open(line):
+            self._begin(number, line, len(cells))
         elif len(cells) > self.header.width:
-            if joined := self.header.realigned(cells):
-                if self.header.delimiter:
-                    what = "longer by the delimiter inside a text, and put together so that it makes sense"
-                    self._complaints.add(what, number)
-                yield number, joined
-            elif self.header.delimiter == b"," and self.header.lists:
-                self._complaints.add(
-                    _FELL_APART, number, f"{len(cells)} cells where the header has {self.header.width}"
-                )
-            else:
-                self._complain(number, f"{len(cells)} cells where the header has {self.header.width}")
+            yield from self._join(number, cells)
         elif line.strip():
             self._begin(number, line, len(cells))
+
+    def _join(self, number: int, cells: list[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield the record of a line of too many cells, where some of them can be put together."""
+        n_cells = f"{len(cells)} cells where the header has {self.header.width}"
+        if joined := self.header.realigned(cells):
+            if self.header.delimiter:
+                what = "longer by the delimiter inside a text, and put together so that it makes sense"
+                self._complaints.add(what, number)
+            yield number, joined
+        elif self.header.delimiter == b"," and self.header.lists:
+            self._complaints.add(_FELL_APART, number, n_cells)
+        else:
+            self._complain(number, n_cells)
 
     def give_up(self) -> None:
         """Complain of a record that was begun and is not whole."""
         if self.begun:
-            self._complain(self._place, f"{self._n_found} cells where the header has {self.header.width}")
+            n_cells = f"{self._n_found} cells where the header has {self.header.width}"
+            self._complain(self._place, "a quote in it is not closed" if self._is_open(self.begun[0]) else n_cells)
             self.begun = []
 
     def _begin(self, number: int, line: bytes, n_cells: int) -> None:
@@ -243,7 +248,7 @@ class _Reader:
             self.give_up()
 
     def _go_on(self, number: int, line: bytes, n_cells: int) -> Iterator[tuple[int, list[bytes]]]:
-        """Add a line to a record that was begun; it ends with it, or neither is one."""
+        """Add a line to a record that was begun; where they make no sense together, another begins with the line."""
         together = b"\n".join([*self.begun, line.rstrip(b"\r\n")])
         n_found = self._n_found + n_cells - 1
         if self.header.quoted:
@@ -251,7 +256,7 @@ class _Reader:
         self._n_lines += 1
         if n_found > self.header.width + self.header.closed or self._n_lines > _MOST_LINES:
             self.give_up()
-            self._begin(number, line, n_cells)
+            yield from self.take(number, line)
             return
         self.begun = [together]
         self._n_found = n_found
@@ -261,7 +266,11 @@ class _Reader:
         cells = self.header.split(together)
         if len(cells) == self.header.width and not self._is_open(together):
             self.begun = []
-            yield self._place, cells
+            if self.header.is_numbered(self.header.row(cells)):
+                yield self._place, cells
+                return
+            self._complain(self._place, "with the next line it has no number of a job")
+            yield from self.take(number, line)
 
     def _is_open(self, text: bytes) -> bool:
         """Return whether a quote in it is not closed."""

@@ -112,7 +112,7 @@ class Header:
         cells = line.split(self.delimiter)
         if b'"' in line and (self.quoted or len(cells) != self.n_delimiters + 1):
             cells = _unquoted(line, self.delimiter) or cells
-        if self.closed and len(cells) == self.width + 1 and not cells[-1].strip():
+        if self.closed and len(cells) > self.width and not cells[-1].strip():
             cells.pop()
         return cells
 
@@ -145,12 +145,15 @@ class Header:
         """Return whether resources stand in cells that are no lists of them."""
         return any(slurm_lists.has_resource(cell) for at, cell in enumerate(cells) if at not in self.lists)
 
+    def is_numbered(self, row: Row) -> bool:
+        """Return whether a record's number of a job is one; of nodes there is none."""
+        return self.kind == SINFO or _JOB.fullmatch(row.get("job") or row.get("raw") or "") is not None
+
     def plausible(self, row: Row) -> bool:
         """Return whether a record's job, state and moments are such."""
         if self.kind == SINFO:
             return True
-        ident = row.get("job") or row.get("raw") or ""
-        if not _JOB.fullmatch(ident) or ("state" in row and not slurm_fields.state(row["state"])):
+        if not self.is_numbered(row) or ("state" in row and not slurm_fields.state(row["state"])):
             return False
         try:
             moments = slurm_fields.Moments()
