@@ -160,9 +160,11 @@ def _many(log: Log, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
     """Read the lines of many iterations, as learned; return whether all make sense."""
     skipped, nan, iteration, samples, elapsed, rank, *time = values
     took = elapsed * 1e-3
-    if log.scheduled or took.max() > LONGEST / NS_PER_S or (at := log.steps.stamps(time)) is None:
+    if log.scheduled or took.max() > LONGEST / NS_PER_S:
         return False
     _flush(log)
+    if (at := log.steps.stamps(time)) is None:
+        return False
     took_ns = np.rint(took * NS_PER_S).astype(np.int64)
     log.steps.steps(iteration.astype(np.int64), line=numbers, at=at, took=took_ns, rank=ranks(rank))
     log.started = None
@@ -182,14 +184,15 @@ def _iterations(log: Log, line: bytes, number: int) -> None:
         if (named := _ITERATION.match(before, max(0, before.rfind("iteration ")))) is None:
             continue
         n_found += 1
+        took_ns = seconds_ns(elapsed[2], 1e-3 if elapsed[1] == "ms" else 1.0)
+        if took_ns is not None:
+            _flush(log)
         at_ns = log.steps.stamp(before[: named.start()][-60:], number)
         if at_ns is None and log.scheduled and log.scheduled[0] == int(named[1]):
             at_ns = log.scheduled[1]
-        took_ns = seconds_ns(elapsed[2], 1e-3 if elapsed[1] == "ms" else 1.0)
         if took_ns is None:
             log.steps.bad.add("no step, left out", number, f"its elapsed time is {clean(elapsed[2], 40)!r}")
             continue
-        _flush(log)
         if log.steps.step(int(named[1]), line=number, at_ns=at_ns, took_ns=took_ns, rank=said.rank):
             _iterated(log, named[2], said.text[at : at + _REACH])
     if not n_found:
@@ -217,7 +220,7 @@ def _scheduled(log: Log, line: bytes, number: int) -> None:
 
 
 def _flush(log: Log) -> None:
-    """Tell of what lies before the next step and had no time of its own."""
+    """Tell of what lies before the next step and had no time of its own, before the time of that step is known."""
     for category, number in log.pending.items():
         log.steps.span(category, line=number)
     log.pending.clear()
@@ -247,8 +250,9 @@ def _other(log: Log, line: bytes, number: int) -> None:
     elif "start from random" in text or "random weights" in text:
         steps.restored(-1, line=number)
     elif found := _COMPILED.search(text):
-        steps.span("compile", line=number, took_ns=seconds_ns(found[1]))
+        steps.span("compile", line=number, at_ns=steps.stamp(text, number), took_ns=seconds_ns(found[1]))
     elif "validation loss at" in text:
+        steps.stamp(text, number)
         log.pending.setdefault("evaluation", number)
     elif found := _DATETIME.search(text):
         _moment(log, found[1], found[2], number)
@@ -265,20 +269,37 @@ def _moment(log: Log, what: str, when: str, number: int) -> None:
         return
     if what.startswith(("after training", "exiting program")):
         log.steps.close("finished" if what.startswith("after") else "released", line=number, at_ns=at_ns)
-    elif log.started is not None and (took_ns := at_ns - log.started - log.inside_ns) > 0:
-        log.steps.span("startup", line=number, at_ns=at_ns, took_ns=took_ns)
-    log.started, log.inside_ns = at_ns, 0
+        log.started = None
+    else:
+        _started(log, at_ns, number)
+        log.started, log.inside_ns = at_ns, 0
 
 
 def _timers(log: Log, text: str, number: int) -> None:
-    """Read a line of timers [ms]: of old versions one for all, of newer ones a line each with least and most."""
-    for name, took in _TIMER.findall(text.replace("time (ms)", "")):
-        took_ns = seconds_ns(took, 1e-3)
-        if took_ns is None:
-            continue
-        if name in _SPANS:
-            log.pending.pop(_SPANS[name], None)
-            log.steps.span(_SPANS[name], line=number, took_ns=took_ns)
+    """Read a line of timers [ms]: of old versions one for all, of newer ones a line each with least and most.
+
+    A timer is told of where it ends; of several in one line the last one ended there, the others where the next began.
+    """
+    end = log.steps.stamp(text, number)
+    told = [(name, seconds_ns(took, 1e-3)) for name, took in _TIMER.findall(text.replace("time (ms)", ""))]
+    spans = [(_SPANS[name], took_ns) for name, took_ns in told if name in _SPANS and took_ns is not None]
+    left = sum(took_ns for _, took_ns in spans)
+    for category, took_ns in spans:
+        left -= took_ns
+        log.pending.pop(category, None)
+        log.steps.span(category, line=number, at_ns=None if end is None else end - left, took_ns=took_ns)
+        if end is None:
             log.inside_ns += took_ns
-        elif name == _WAIT:
+        elif log.started is not None:
+            _started(log, end - left - took_ns, number)
+            log.started = max(log.started, end - left)
+    for name, took_ns in told:
+        if name == _WAIT and took_ns is not None:
             log.steps.wait(name, took_ns)
+
+
+def _started(log: Log, until_ns: int, number: int) -> None:
+    """Tell of the startup up to a moment, without what is told of otherwise."""
+    if log.started is not None and (took_ns := until_ns - log.started - log.inside_ns) > 0:
+        log.steps.span("startup", line=number, at_ns=until_ns, took_ns=took_ns)
+    log.inside_ns = 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headway.errors import SourceError
-from headway.sources import files, lightning, maxtext, nanogpt
+from headway.sources import deepspeed, files, lightning, maxtext, megatron, nanogpt, torchtitan
 from headway.sources.asked import Asked
 from headway.sources.steps import lines as steplines
 from headway.sources.steps.alike import Alike
@@ -18,13 +18,14 @@ from headway.sources.steps.lines import StepLines
 
 
 def nano(chance):
+    every = chance.randrange(5, 60)
     step, lines = 0, ["tokens per iteration will be: 491,520"] * chance.randrange(2)
     front = chance.choice(
         ["", "", "[rank0]: ", "3: ", "2024-01-15T03:01:{:02d}.5Z stdout F ", "[2024-01-15 03:01:{:02d},25] "]
     )
     for n in range(chance.choice([5, 60, 400])):
         took = chance.choice([99.5, 143.25, 1000.0]) + round(chance.random(), 2)
-        if n % 50 == 0 and chance.random() < 0.7:
+        if n % every == 0 and chance.random() < 0.7:
             lines += [f"step {step}: train loss 4.2101, val loss 4.2099", "saving checkpoint to out"]
             took += 4000
         mfu = chance.choice([", mfu -100.00%", ""]) if n < 3 else f", mfu {40 + chance.random():.2f}%"
@@ -42,6 +43,7 @@ def nano(chance):
 
 
 def maxes(chance):
+    every = chance.randrange(5, 60)
     lines, second = ["System Information: Jax Version: 0.8.1", "Config param steps: 60", "Num_devices: 4"], 0.0
     front = chance.choice(
         [
@@ -56,7 +58,7 @@ def maxes(chance):
         took = chance.choice([1.0, 9.875]) + round(chance.random(), 3)
         second += took
         begin = front.format(int(second // 60) % 60, second % 60)
-        if step % 50 == 49:
+        if step % every == every - 1:
             lines.append(begin + f"eval metrics after step: {step}, loss=11")
         lines.append(begin + f"completed step: {step}, seconds: {took:.3f}, TFLOP/s/device: {99 + chance.random():.3f}")
         if chance.random() < 0.02:
@@ -72,6 +74,79 @@ def metrics(chance):
         if chance.random() < 0.02:
             lines.append(chance.choice(["", "1,2", "a,b,c,d", ",,,"]))
         step = step + 50 if chance.random() < 0.99 else 0
+    return lines
+
+
+def iterations(chance):
+    every, has_time = chance.randrange(5, 50), chance.random() < 0.7
+    lines, second = ["using world size: 8, data-parallel size: 8"] * chance.randrange(2), 0.0
+    kept = chance.choice(["", "", "2024-01-15T03:{:02d}:{:09.6f}Z stdout F ", "[rank0]: "])
+    local = chance.choice(["2024-01-15 03", "2024-01-15 04"])
+
+    def time():
+        return f"{local}:{int(second // 60) % 60:02d}:{int(second % 60):02d}"
+
+    def put(text):
+        lines.append(kept.format(int(second // 60) % 60, second % 60) + text)
+
+    for n in range(1, chance.choice([5, 60, 400])):
+        took = chance.choice([1000.0, 250.5]) + chance.randrange(100) / 10
+        second += took / 1000
+        own = f" [{time()}]" if has_time else ""
+        put(f"{own} iteration {n:8d}/ 500 | consumed samples: {8 * n:12d} | elapsed time per iteration (ms): {took} |")
+        if n % every == 0 or chance.random() < 0.01:
+            second += 3
+            if chance.random() < 0.5:
+                put(f" validation loss at iteration {n} | lm loss value: 1.0E+00 | lm loss PPL: 1.0E+00 |")
+            if chance.random() < 0.5:
+                put(f"  successfully saved checkpoint at iteration {n:7d} to out")
+            if chance.random() < 0.4:
+                put("    save-checkpoint ................................: (3000.00, 3000.00)")
+            if chance.random() < 0.2:
+                put(f"[after dataloaders are built] datetime: {time()}")
+    return lines
+
+
+def titans(chance):
+    every, second, lines = chance.randrange(5, 50), 0.0, []
+    rank = chance.choice(["", "[rank0]: ", "[rank{}]: "])
+
+    def put(text):
+        time = f"2024-01-15 03:{int(second // 60) % 60:02d}:{second % 60:06.3f}".replace(".", ",")
+        lines.append(f"{rank.format(len(lines) % 2)}[titan] {time} - root - INFO - {text}")
+
+    put("Training starts at step 1.")
+    for n in range(1, chance.choice([5, 60, 400])):
+        second += 1 + chance.random()
+        mfu = 40 + chance.random()
+        put(f"step: {n:2d}  loss:  7.1234  memory: 20.00GiB(25.00%)  tps: 1,234  tflops: 9.00  mfu: {mfu:.2f}%")
+        if n % every == 0 or chance.random() < 0.01:
+            second += 3
+            if chance.random() < 0.5:
+                put(f"validate step: {n:2d}  loss:  7.1234  memory: 20.00GiB(25.00%)  tps: 1,234")
+            if chance.random() < 0.5:
+                put("Finished saving the checkpoint (synchronously) in 3.00 seconds.")
+    return lines
+
+
+def timers(chance):
+    every, second, lines = chance.randrange(5, 50), 0.0, ["  train_batch_size ............. 64"]
+
+    def put(text):
+        time = f"2024-01-15 03:{int(second // 60) % 60:02d}:{second % 60:06.3f}".replace(".", ",")
+        lines.append(f"[{time}] [INFO] {text}")
+
+    for n in range(10, 10 * chance.choice([5, 60, 400]), 10):
+        second += 5 + chance.random()
+        put(
+            f"[timer.py:199:stop] epoch=0/micro_step={n}/global_step={n}, "
+            f"RunningAvgSamplesPerSec={99 + chance.random()}, CurrSamplesPerSec={99 + chance.random()}, "
+            "MemAllocated=4.0GB, MaxMemAllocated=10GB"
+        )
+        if (n // 10) % every == 0:
+            put(f"[logging.py:96:log_dist] [Rank 0] [Torch] Checkpoint global_step{n} is about to be saved!")
+            second += 3
+            put(f"[torch_checkpoint_engine.py:33:commit] [Torch] Checkpoint global_step{n} is ready now!")
     return lines
 
 
@@ -118,8 +193,15 @@ def told(source, path):
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize(
     ("source", "make"),
-    [(nanogpt.NanoGPT(), nano), (maxtext.MaxText(), maxes), (lightning.Lightning(), metrics)],
-    ids=["nanogpt", "maxtext", "lightning"],
+    [
+        (nanogpt.NanoGPT(), nano),
+        (maxtext.MaxText(), maxes),
+        (lightning.Lightning(), metrics),
+        (megatron.Megatron(), iterations),
+        (torchtitan.TorchTitan(), titans),
+        (deepspeed.DeepSpeed(), timers),
+    ],
+    ids=["nanogpt", "maxtext", "lightning", "megatron", "torchtitan", "deepspeed"],
 )
 def test_at_once_says_what_one_by_one_says(source, make, seed, tmp_path, monkeypatch):
     chance = random.Random(seed)

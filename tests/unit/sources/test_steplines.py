@@ -7,6 +7,7 @@ from headway.clock import NS_PER_S
 from headway.ledger.account import account
 from headway.sources import maxtext, megatron, nanogpt
 from headway.sources.asked import Asked
+from headway.sources.steps import lines as steplines
 from headway.sources.steps.line import bare, kept
 from headway.sources.steps.lines import StepLines
 
@@ -158,3 +159,72 @@ def test_an_ending_without_a_time_follows_the_step_whose_end_has_a_fraction_of_i
     (run,) = megatron.Megatron().load(tmp_path / "log", Asked())
     assert run.processes[0].events[-1].reason in {"failed", "preempted"}
     assert run.processes[0].events[-1].at == run.processes[0].rows.end[-1]
+
+
+def saving(*, kept=False, timed=True, own=True, at_start=False):
+    """Return a log of Megatron that saves for a minute after every tenth of 100 iterations of 10 s."""
+    second, lines = 0, []
+
+    def put(text):
+        lines.append((f"{iso(second)}.050000000Z stdout F " if kept else "") + text + "\n")
+
+    def clock():
+        return iso(second).replace("T", " ")
+
+    put(f"[after model, optimizer, and learning rate scheduler are built] datetime: {clock()} ")
+    if at_start:
+        second += 40
+        put("    load-checkpoint ................................: (30000.00, 30000.00)")
+        second += 5
+        put(f"[after dataloaders are built] datetime: {clock()} ")
+    for n in range(1, 101):
+        second += 10
+        time = f" [{clock()}]" if own else ""
+        put(f"{time} iteration {n:8d}/ 500 | consumed samples: {n:12d} | elapsed time per iteration (ms): 10000.0 |")
+        if n % 10 == 0:
+            second += 60
+            put(f"  successfully saved checkpoint at iteration {n} to out")
+            if timed:
+                put("    save-checkpoint ................................: (60000.00, 60000.00)")
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("at_start", [False, True])
+def test_a_timer_whose_line_was_kept_at_a_time_ended_then(own, at_start, tmp_path):
+    plain = account(load(megatron.Megatron(), tmp_path / "log", saving(at_start=at_start)))
+    kept = account(load(megatron.Megatron(), tmp_path / "log", saving(kept=True, own=own, at_start=at_start)))
+    assert plain.amounts_ns["checkpoint_save"] == 600 * NS_PER_S
+    for category in plain.amounts_ns.keys() | kept.amounts_ns.keys():
+        amounts = (ledger.amounts_ns.get(category, 0) / NS_PER_S for ledger in (plain, kept))
+        assert next(amounts) == pytest.approx(next(amounts), abs=2)
+    if at_start:
+        assert kept.amounts_ns["checkpoint_restore"] == 30 * NS_PER_S
+        assert kept.amounts_ns["startup"] == pytest.approx(15 * NS_PER_S, abs=NS_PER_S)
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_a_save_without_its_length_lies_where_it_is_told(many, tmp_path, monkeypatch):
+    if not many:
+        monkeypatch.setattr(steplines, "_FEW", 1 << 40)
+    ledger = account(load(megatron.Megatron(), tmp_path / "log", saving(timed=False)))
+    assert ledger.amounts_ns["checkpoint_save"] == 540 * NS_PER_S
+    assert ledger.amounts_ns.get("unaccounted", 0) == 0
+
+
+def test_what_is_saved_after_the_training_is_no_startup(tmp_path):
+    text = saving(kept=True) + (
+        f"{iso(1700)}.050000000Z stdout F [after training is done] datetime: {iso(1700).replace('T', ' ')} \n"
+        f"{iso(1800)}.050000000Z stdout F     save-checkpoint ....: (60000.00, 60000.00)\n"
+    )
+    ledger = account(load(megatron.Megatron(), tmp_path / "log", text))
+    assert ledger.amounts_ns["checkpoint_save"] == 660 * NS_PER_S
+    assert ledger.amounts_ns.get("startup", 0) == 0
+
+
+def test_timers_of_one_line_come_one_after_the_other(tmp_path):
+    text = saving(kept=True, timed=False) + (
+        f"{iso(1800)}.050000000Z stdout F time (ms) | evaluate: 20000.00 | save-checkpoint: 30000.00\n"
+    )
+    ledger = account(load(megatron.Megatron(), tmp_path / "log", text))
+    assert ledger.amounts_ns["evaluation"] == 20 * NS_PER_S
