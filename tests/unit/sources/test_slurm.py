@@ -432,6 +432,58 @@ def test_arrays_and_parts_are_jobs(tmp_path):
     assert said(account_pool(found), "asked for 16 devices in all and never ran")
 
 
+QUEUED = "JOBID|STATE|TIME|SUBMIT_TIME|START_TIME|TRES_ALLOC\n"
+
+
+def queued(*tasks, submit="2024-03-05T01:00:00"):
+    """Return what squeue says of tasks of an array that wait."""
+    row = f"5|RUNNING|1:00|{submit}|{submit}|\n"
+    return QUEUED + row + "".join(f"13_{part}|PENDING|0:00|{submit}|N/A|gres/gpu=8\n" for part in tasks)
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 3, 4), (4, 2), (3,), (), (9,)])
+@pytest.mark.parametrize("names", ["aq", "qa"])
+def test_tasks_of_an_array_that_ran_do_not_wait_in_a_list_of_before(tmp_path, numbers, names):
+    (tmp_path / names[0]).write_text("\n".join([SACCT, DAY, *[DAY.replace("7|", f"13_{n}|", 1) for n in numbers], ""]))
+    (tmp_path / names[1]).write_text(queued("[1-4]"))
+    found = pool(tmp_path)
+    left = [job.milli // 8000 for job in found.jobs if "[" in job.id]
+    n_left = 4 - len({1, 2, 3, 4} & {*numbers})
+    assert left == [n_left] * (n_left > 0)
+    assert len(found.jobs) == 2 + len(numbers) + (n_left > 0)
+    assert bool(said(found, "that have a record of their own and count there")) == (0 < n_left < 4)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "devices"),
+    [
+        (("[1-4%2]", "[3-4%2]"), 16), (("[1-4]", "[2,4]", "[1-4]"), 16), (("[0-8:2]", "3", "4"), 32 + 8 + 8),
+        (("[1,3,5-9%3]", "[6-9%3]", "6", "7", "8"), 8 + 24), (("[1-4]", "[1-4]"), 32), (("[7]", "7"), 8),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_latest_list_of_an_array_counts(tmp_path, tasks, devices, order):
+    found = pool(tmp_path / "squeue", queued(*tasks[::order]))
+    assert sum(job.milli for job in found.jobs) == 1000 * devices
+
+
+def test_an_array_that_was_cancelled_or_submitted_again(tmp_path):
+    ended = (
+        DAY.replace("7|", "13_[3-4]|", 1).replace("COMPLETED", "CANCELLED").replace("2024-03-05T02:00:00", "Unknown")
+    )
+    (tmp_path / "a").write_text(f"{SACCT}\n{ended}\n")
+    (tmp_path / "q").write_text(queued("[1-4]"))
+    assert [(job.id, job.state) for job in pool(tmp_path).jobs[:-1]] == [("13_[3-4]", "cancelled")]
+    (tmp_path / "q").write_text(queued("[1-4]", submit="2024-03-06T01:00:00"))
+    assert [job.id for job in pool(tmp_path).jobs] == ["13_[3-4]", "5", "13_[1-4]"]
+
+
+def test_a_list_of_tasks_that_is_very_long(tmp_path):
+    parts = ",".join(str(n) for n in range(1, 9999, 2))
+    found = pool(tmp_path / "squeue", queued(f"[{parts}%7]", "1"))
+    assert sorted(job.milli for job in found.jobs) == [0, 8000, 56000]
+
+
 @pytest.mark.parametrize(
     "words", ["CANCELLED by 1234|{0}|{0}|None|{1}|0||gres/gpu=8", "CANCELLED|{0}|{0}|{1}|{1}|0||gres/gpu=8"]
 )

@@ -32,7 +32,6 @@ WAITING: Final = frozenset({"pending", "requeue_hold", "requeue_fed", "resv_del_
 """States of a job in the queue."""
 LONG: Final = frozenset({*STATES.values(), "launch_failed", "reconfig_fail", "power_up_node", "update_db"})
 """Every state of a job."""
-MOST_TASKS: Final = 10_000_000
 MOST_NODES: Final = 200_000
 _WORD: Final = re.compile(r"[A-Za-z_]+")
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
@@ -215,25 +214,24 @@ def _state(text: str) -> str:
 _STATE: Final = Short(_state)
 
 
-def tasks(text: str) -> int:
-    """Return how many tasks of an array a record in the queue may run at once; 1 where it is no array.
+def tasks(text: str) -> tuple[list[range], int]:
+    """Return which tasks of an array a record of the queue lists, and how many may run at once, 0 for all.
 
     Example:
         >>> tasks("42_[7-8%1]"), tasks("42_[0-6:2,9]"), tasks("42_3")
-        (1, 5, 1)
+        (([range(7, 9)], 1), ([range(0, 7, 2), range(9, 10)], 0), ([], 0))
     """
     if not (match := _TASKS.search(text)):
-        return 1
-    count = 0
+        return [], 0
+    found: list[range] = []
     for part in match[1].split(","):
         span, _, step = part.partition(":")
         low, _, high = span.partition("-")
         if low.isdecimal() and len(low) < 10:
             last = int(high) if high.isdecimal() and len(high) < 10 else int(low)
             each = int(step) if step.isdecimal() and len(step) < 10 else 1
-            count += max(last - int(low), 0) // max(each, 1) + 1
-    limit = int(match[2]) if match[2] and len(match[2]) < 10 else 0
-    return min(count, limit or count, MOST_TASKS) or 1
+            found.append(range(int(low), max(last, int(low)) + 1, max(each, 1)))
+    return found, int(match[2]) if match[2] and len(match[2]) < 10 else 0
 
 
 def nodes(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from headway.clock import NS_PER_S
 from headway.ledger.jobs import Jobs
 from headway.sources.slurm import attempts as slurm_attempts
 from headway.sources.slurm import fields, gpus
+from headway.sources.slurm.arrays import Arrays, Waiting
 from headway.sources.slurm.table import Row
 from headway.sources.text import clean
 from headway.units import show_seconds
@@ -61,10 +62,11 @@ class Attempts:
         self.devices = devices
         self._next = _FEW
         self._steps: dict[str, _Steps] = {}
+        self._arrays = Arrays()
         self.last = ""
         self.cluster: str | None = None
         self.word = fields.Short(clean).__getitem__
-        self.counts = dict.fromkeys(("repeated", "moved", "early", "arrays", "bare", "sized", "gpus", "records"), 0)
+        self.counts = dict.fromkeys(("repeated", "moved", "early", "bare", "sized", "gpus", "records"), 0)
         self.early_ns = 0
 
     def see(self, text: str) -> None:
@@ -115,7 +117,7 @@ class Attempts:
         state = self.state(row.get("state", ""))
         submit = self.moments.read(row.get("submit", ""))
         start, end = self._held(row, state)
-        milli = self._milli(row, state)
+        milli = self._milli(row)
         if start is not None and submit is not None:
             eligible = self.moments.read(row.get("eligible", ""))
             if eligible is not None and eligible > submit and milli:
@@ -124,7 +126,11 @@ class Attempts:
         user, account, partition, name = (
             self.word(row.get(column, "")) for column in ("user", "account", "partition", "name")
         )
-        self.kept.add(key, milli, (submit, start, end), (state, user, account, partition), name)
+        labels = (state, user, account, partition)
+        if state in fields.WAITING and "_[" in key:
+            self._arrays.add(Waiting(key, milli, submit, labels, name).of(row.get("job") or row.get("raw") or ""))
+            return
+        self.kept.add(key, milli, (submit, start, end), labels, name)
         self.rest()
 
     def state(self, text: str) -> str:
@@ -168,8 +174,8 @@ class Attempts:
         self.counts["moved"] += 1
         return start + elapsed if abs(end - start - elapsed) in _CHANGES_NS else end
 
-    def _milli(self, row: Row, state: str) -> int:
-        """Return how many devices a job has or asked for, in thousandths."""
+    def _milli(self, row: Row) -> int:
+        """Return how many devices a job has or asked for, or each task of an array, in thousandths."""
         self.counts["records"] += 1
         if not any(name in row for name in DEVICES):
             return 1000 * (self.devices or 1)
@@ -178,9 +184,7 @@ class Attempts:
         self.sliced |= sliced
         self.counts["gpus"] += found > 0
         self.counts["bare"] += bare
-        n_tasks = fields.tasks(row.get("job", "")) if state in fields.WAITING else 1
-        self.counts["arrays"] += n_tasks > 1
-        return min(found * n_tasks, 1000 * fields.MOST_DEVICES)
+        return found
 
     def size(self, row: Row) -> tuple[int, bool, bool]:
         """Return the devices that a record tells, in thousandths, and whether it names no resource, or slices.
@@ -237,8 +241,12 @@ class Attempts:
             self._next = max(_FEW, 2 * len(self.kept))
 
     def all(self) -> Jobs:
-        """Return the jobs in the order in which they came; then those that are known by their steps only."""
+        """Return the jobs in the order in which they came; then arrays in the queue; then what only steps tell."""
         self._once()
+        for array, n_tasks in list(self._arrays.left(self.kept, self._steps)):
+            milli = min(n_tasks * array.milli, 1000 * fields.MOST_DEVICES)
+            self.kept.add(array.id, milli, (array.submit_ns, None, None), array.labels, array.name)
+        self.counts["repeated"] += self._arrays.n_repeated
         for key, steps in self._steps.items():
             moments = (None, steps.begin_ns, steps.end_ns)
             self.kept.add(key, steps.milli, moments, (steps.state, "", steps.account, ""))
@@ -276,11 +284,7 @@ class Attempts:
             yield "no job has a GPU in AllocTRES, ReqTRES or their like: what jobs held is nothing"
         if counts["bare"]:
             yield f"jobs that name no resources at all and count as without devices: {counts['bare']}"
-        if counts["arrays"]:
-            yield (
-                f"{counts['arrays']} records are arrays in the queue: each is one job that asks for the devices of "
-                "all tasks that may run at once"
-            )
+        yield from self._arrays.warnings()
         if counts["moved"]:
             yield (
                 f"{counts['moved']} jobs end elsewhere than Start and Elapsed say; where clocks were put forward or "
