@@ -293,9 +293,9 @@ def _timers(log: Log, text: str, number: int) -> None:
         elif log.started is not None:
             _started(log, end - left - took_ns, number)
             log.started = max(log.started, end - left)
-    for name, took_ns in told:
-        if name == _WAIT and took_ns is not None:
-            log.steps.wait(name, took_ns)
+    for name, waited_ns in told:
+        if name == _WAIT and waited_ns is not None:
+            log.steps.wait(name, waited_ns)
 
 
 def _started(log: Log, until_ns: int, number: int) -> None:

@@ -228,3 +228,30 @@ def test_timers_of_one_line_come_one_after_the_other(tmp_path):
     )
     ledger = account(load(megatron.Megatron(), tmp_path / "log", text))
     assert ledger.amounts_ns["evaluation"] == 20 * NS_PER_S
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_log_that_repeats_itself_counts_its_saves_once(kept, timed, tmp_path):
+    text = "using world size: 8, data-parallel size: 8\n" + saving(kept=kept, timed=timed)
+    once = load(megatron.Megatron(), tmp_path / "log", text)
+    for again in (text + text, text + "".join(text.splitlines(keepends=True)[50:])):
+        twice = load(megatron.Megatron(), tmp_path / "log", again)
+        assert account(twice).amounts_ns == account(once).amounts_ns
+        assert [process.events for process in twice.processes] == [process.events for process in once.processes]
+
+
+def test_two_timers_alike_after_one_step_count_both(tmp_path):
+    timer = "    evaluate .......................................: (5000.00, 5000.00)\n"
+    text = saving() + timer + timer
+    ledger = account(load(megatron.Megatron(), tmp_path / "log", text))
+    assert ledger.amounts_ns["evaluation"] == 10 * NS_PER_S
+
+
+def test_a_program_whose_beginning_was_kept_within_the_second_of_its_first_step_began_before_it(tmp_path):
+    text = f"{iso(0)}.950000000Z stdout F using world size: 8, data-parallel size: 8\n" + "".join(
+        f"{iso(n)}.990000000Z stdout F  [{iso(n).replace('T', ' ')}] iteration {n + 1:8d}/ 500 | "
+        "elapsed time per iteration (ms): 900.0 |\n"
+        for n in range(20)
+    )
+    assert len(load(megatron.Megatron(), tmp_path / "log", text).processes) == 1

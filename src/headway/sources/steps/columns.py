@@ -36,6 +36,7 @@ class Mark:
         name: The category of a span, the reason of a close.
         step: The step of a save or a restore.
         took: How long a span took [ns], or `UNKNOWN`.
+        told: How many step lines were told before it.
         place: How many step lines come before it, once all are in their order.
     """
 
@@ -46,6 +47,7 @@ class Mark:
     took: int = UNKNOWN
     at: int = UNKNOWN
     timed: bool = False
+    told: int = 0
     place: int = 0
 
 
@@ -111,6 +113,29 @@ def search(values: Ints, wanted: Sequence[int], side: Literal["left", "right"] =
     bounds = np.iinfo(values.dtype)
     fit = np.clip(np.array(wanted, np.int64), bounds.min, bounds.max).astype(values.dtype)
     return [int(place) for place in np.searchsorted(values, fit, side)]
+
+
+def once(log: StepLines, lines: Lines) -> list[Mark]:
+    """Return the marks of a log whose lines have times, without those told again.
+
+    That is at a moment of their own, or after a step line told again; and that a program began, before one told again.
+    """
+    step, at, number = (log.columns[name] for name in ("step", "at", "line"))
+    told: dict[tuple[object, ...], int] = {}
+    kept = []
+    for mark in log.marks:
+        before = None if mark.timed or not mark.told else step[mark.told - 1]
+        key = mark.kind, mark.name, mark.step, mark.took, mark.at, mark.timed, before
+        if key in told and (mark.timed or told[key] != mark.told):
+            continue
+        told[key] = mark.told
+        if mark.kind in {"banner", "restored"} and not mark.timed and mark.told < len(step):
+            low, high = (search(lines.at, [at[mark.told]], side)[0] for side in ("left", "right"))
+            same = (lines.step[low:high] == step[mark.told]) & (lines.line[low:high] < number[mark.told])
+            if same.any():
+                continue
+        kept.append(mark)
+    return kept
 
 
 @dataclass

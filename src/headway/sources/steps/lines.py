@@ -406,7 +406,7 @@ class StepLines:
     def _mark(self, mark: Mark, at_ns: int | None) -> None:
         if at_ns is not None:
             self.seen(at_ns)
-        mark.at, mark.timed = self.last_at, at_ns is not None
+        mark.at, mark.timed, mark.told = self.last_at, at_ns is not None, len(self)
         previous = self.marks[-1] if self.marks else None
         if previous and mark.kind in {"banner", "close"} and (previous.kind, previous.name) == (mark.kind, mark.name):
             stepped = max(self.stepped, self.columns["line"][-1] if len(self) else 0)

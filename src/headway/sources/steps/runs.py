@@ -14,7 +14,7 @@ from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Restored, Saved, Span
 from headway.ledger.history import Process, Rows, Run
 from headway.sources.steps.column import Column
-from headway.sources.steps.columns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering, parts, search
+from headway.sources.steps.columns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering, once, parts, search
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -101,9 +101,9 @@ class _Building:
 
     def _placed_marks(self, lines: Lines) -> list[Mark]:
         """Return the marks in order."""
-        marks = self.log.marks
         if not lines.clocked:
-            return sorted(marks, key=lambda mark: mark.line)
+            return sorted(self.log.marks, key=lambda mark: mark.line)
+        marks = once(self.log, lines)
         first = int(lines.at[0]) if self.log.earliest is None else self.log.earliest
         cursor = first
         for mark in reversed(marks):
@@ -356,7 +356,8 @@ def _before(lines: Lines, marks: Sequence[Mark]) -> list[int]:
     """Return for each mark how many of the lines come before it."""
     if not lines.clocked:
         return search(lines.line, [mark.line for mark in marks])
-    at = [mark.at for mark in marks]
+    whole = not (lines.at % NS_PER_S).any()  # then what is of the same second comes in the order of the lines
+    at = [mark.at - mark.at % NS_PER_S if whole else mark.at for mark in marks]
     rows = zip(marks, search(lines.at, at), search(lines.at, at, "right"), strict=True)
     return [low + int((lines.line[low:high] < mark.line).sum()) for mark, low, high in rows]
 
