@@ -19,6 +19,7 @@ from headway.sources.slurm import columns as slurm_columns
 from headway.sources.slurm import fields as slurm_fields
 from headway.sources.slurm import gpus as slurm_gpus
 from headway.sources.slurm import jobs as slurm_jobs
+from headway.sources.slurm import nodes as slurm_nodes
 from headway.sources.slurm.source import Slurm
 from headway.sources.slurm.table import header
 
@@ -785,6 +786,29 @@ def test_long_texts_are_not_kept(tmp_path):
 def test_names_of_nodes_that_would_fill_the_memory(nodes):
     with pytest.raises(ValueError, match=r"node|numbers"):
         slurm_fields.nodes(nodes)
+
+
+@pytest.mark.parametrize("nodes", ["[0-199999]" + "a" * 99999, "a[0-99999][0-99999]"])
+def test_names_of_nodes_are_counted_before_they_are_made(nodes):
+    with pytest.raises(ValueError, match=r"node"):
+        slurm_fields.nodes(nodes)
+
+
+def test_lists_of_nodes_that_are_told_again_and_again(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(slurm_nodes, "_MOST_NAMED", 9999)
+    nodes = slurm_fields.nodes
+    monkeypatch.setattr(slurm_fields, "nodes", lambda text: made.append(text) or nodes(text))
+    text = "NODELIST|STATE|GRES\n" + "a[1-999]|idle|gpu:8\n" * 40
+    found = pool(tmp_path / "sinfo", text + "a[1-999]|down|gpu:8\n" * 40)
+    assert (found.devices, len(made)) == (8 * 999, 2)
+    assert said(found, "by state: down 999")
+    made.clear()
+    text = "NODELIST|STATE|GRES\n" + "".join(f"a[1-999]|idle|gpu:{n}\n" for n in range(40))
+    found = pool(tmp_path / "sinfo", text + "b7|idle|gpu:1\n")
+    assert len(made) == 12
+    assert found.devices == 10 * 999 + 1
+    assert said(found, "29 lines are no node that can be counted, left out")
 
 
 def test_a_state_of_a_node_that_is_no_word(tmp_path):

@@ -235,7 +235,7 @@ def tasks(text: str) -> tuple[list[range], int]:
 
 
 def nodes(text: str) -> list[str]:
-    """Return the names in a list of nodes.
+    """Return the names in a list of nodes, which are counted before one of them is made.
 
     Raises:
         ValueError: They are more than any machine has, or no list of names.
@@ -246,30 +246,52 @@ def nodes(text: str) -> list[str]:
     """
     if len(text) <= _LONGEST_NAME and _NODE.fullmatch(text):
         return [text]
-    names: list[str] = []
-    for item in _NODES.findall(text.strip()):
-        found = [""]
-        for piece in _PIECES.findall(item):
-            found = [name + part for name in found for part in _numbers(piece)]
-            if max(map(len, found), default=0) > _LONGEST_NAME:
-                raise ValueError(f"{text[:40]} is longer than the name of any node")
-            if len(found) > MOST_NODES:
-                raise ValueError(f"{text[:40]} are more nodes than any machine has")
-        names += found
-        if len(names) > MOST_NODES:
+    items = [[_spans(piece) for piece in _PIECES.findall(item)] for item in _NODES.findall(text.strip())]
+    n_names = 0
+    for pieces in items:
+        n_of_item = 1
+        for spans in pieces:
+            n_of_item = min(n_of_item * sum(len(numbers) for _, _, numbers in spans), MOST_NODES + 1)
+        n_names += n_of_item
+        if n_names > MOST_NODES:
             raise ValueError(f"{text[:40]} are more nodes than any machine has")
+        if sum(max(map(_length, spans)) for spans in pieces) > _LONGEST_NAME:
+            raise ValueError(f"{text[:40]} is longer than the name of any node")
+    names: list[str] = []
+    for pieces in items:
+        found = [""]
+        for spans in pieces:
+            parts = [part for span in spans for part in _named(span)]
+            found = [name + part for name in found for part in parts]
+        names += found
     return names
 
 
-def _numbers(piece: str) -> list[str]:
+_Span = tuple[str, int, range]
+"""A text, or numbers and with how many digits they are written: of a text 0, and one number."""
+
+
+def _named(span: _Span) -> list[str]:
+    """Return what a part of a node's name stands for."""
+    text, width, numbers = span
+    return [f"{number:0{width}}" for number in numbers] if width else [text]
+
+
+def _length(span: _Span) -> int:
+    """Return how long what it stands for is at most."""
+    text, width, numbers = span
+    return max(width, len(str(numbers[-1]))) if width else len(text)
+
+
+def _spans(piece: str) -> list[_Span]:
     """Return what a piece of a node's name stands for: itself, or all numbers in its brackets."""
     if not piece.startswith("["):
-        return [piece]
-    numbers: list[str] = []
+        return [(piece, 0, range(1))]
+    spans: list[_Span] = []
     for part in piece[1:-1].split(","):
         low, dash, high = part.partition("-")
         if not dash:
-            numbers.append(low)
+            spans.append((low, 0, range(1)))
         elif (
             low.isdecimal()
             and high.isdecimal()
@@ -277,7 +299,7 @@ def _numbers(piece: str) -> list[str]:
             and len(high) < 10
             and 0 <= int(high) - int(low) < MOST_NODES
         ):
-            numbers += [f"{number:0{len(low)}}" for number in range(int(low), int(high) + 1)]
+            spans.append(("", len(low), range(int(low), int(high) + 1)))
         else:
             raise ValueError(f"{piece[:40]} is no list of numbers")
-    return numbers
+    return spans

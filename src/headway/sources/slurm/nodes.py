@@ -17,6 +17,10 @@ from headway.sources.text import clean
 _STATE: Final = re.compile(r"[A-Za-z_]+")
 _LONGEST: Final = 40
 """No state has so long a name."""
+_MOST_NAMED: Final = 10 * fields.MOST_NODES
+"""So many names are made of lists with brackets, and of counts, in all."""
+_SHORT, _MOST_LISTS = 500, 1 << 14
+"""Lists so short [characters], and so many of them, are known again."""
 _OUT: Final = ("drain", "drng", "down", "maint", "fail", "unk", "error", "reboot", "boot", "inval", "perfctrs", "npc")
 _HELD: Final = ("alloc", "mix", "comp", "resv", "reserved", "plan", "block")
 _IDLE: Final = ("idle", "pow", "future", "futr", "no_respond", "cloud")
@@ -77,6 +81,8 @@ class Nodes:
         self.moments = fields.Moments(zone)
         self._nodes: dict[str, _Node] = {}
         self._unnamed: Counter[str] = Counter()
+        self._lists: set[tuple[str, str, int | None, int | None, int | None]] = set()
+        self._n_named = 0
         self.sliced = False
 
     def __len__(self) -> int:
@@ -93,10 +99,10 @@ class Nodes:
             self.sliced |= gpus.sliced(row.get("gres", ""))
             used = gpus.milli(row["gres_used"]) or 0 if "gres_used" in row else None
             since = self.moments.read(row.get("since", ""))
-            names = fields.nodes(row.get("node", ""))
-            count = row.get("count", "")
-            if not names and count.isdecimal() and count.isascii() and len(count) < 7:
-                names = self._stand_ins(row, int(count))
+            told = (row.get("node", ""), state, each, used, since)
+            if told in self._lists:
+                return ""
+            names = self._names(row)
         except ValueError as error:
             return str(error)
         if not names and row.get("node", "") == "" and row.get("count") != "0":
@@ -112,7 +118,26 @@ class Nodes:
                 old.used or 0,
             ):
                 self._nodes[name] = new
+        if len(names) > 1 and len(told[0]) <= _SHORT and told[0] and len(self._lists) < _MOST_LISTS:
+            self._lists.add(told)
         return ""
+
+    def _names(self, row: Row) -> list[str]:
+        """Return the names of the nodes of a record.
+
+        Raises:
+            ValueError: There are too many, or they are no names.
+        """
+        text, count = row.get("node", ""), row.get("count", "")
+        if text and "[" not in text:
+            return fields.nodes(text)
+        if self._n_named > _MOST_NAMED:
+            raise ValueError(f"lists before it have more than {_MOST_NAMED} nodes in all")
+        names = fields.nodes(text)
+        if not names and count.isdecimal() and count.isascii() and len(count) < 7:
+            names = self._stand_ins(row, int(count))
+        self._n_named += len(names)
+        return names
 
     def _stand_ins(self, row: Row, count: int) -> list[str]:
         """Return names for nodes that are only counted: those of one partition are others, of two may be the same."""
