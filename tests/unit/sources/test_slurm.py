@@ -400,9 +400,9 @@ def test_gpus_that_cannot_be_counted_are_said(tmp_path, gres):
 @pytest.mark.parametrize(
     ("alloc", "milli"),
     [
-        ("cpu=1,gres/gpu:a100_1g.5gb=1", 143), ("gres/gpu:1g.10gb=7", 1000), ("gres/gpu:h100_3g.40gb=2", 857),
-        ("gres/gpu=1,gres/gpu:a100_1g.5gb=1", 143), ("gres/gpu=3,gres/gpu:a100=2,gres/gpu:nvidia_a100_2g.10gb=1", 2286),
-        ("gres/gpu:2g.12gb=1", 500), ("gres/gpu:a30_1g.6gb=3", 750), ("gres/gpu:h100_1g.10gb+me=2", 286),
+        ("cpu=1,gres/gpu:a100_1g.5gb=1", 142), ("gres/gpu:1g.10gb=7", 1000), ("gres/gpu:h100_3g.40gb=2", 857),
+        ("gres/gpu=1,gres/gpu:a100_1g.5gb=1", 142), ("gres/gpu=3,gres/gpu:a100=2,gres/gpu:nvidia_a100_2g.10gb=1", 2285),
+        ("gres/gpu:2g.12gb=1", 500), ("gres/gpu:a30_1g.6gb=3", 750), ("gres/gpu:h100_1g.10gb+me=2", 285),
         ("gres/gpu=2", 2000), ("gres/shard=4,gres/mps=100", 0), ("gres/gpu=1,gres/shard=0", 1000),
     ],
 )  # fmt: skip
@@ -412,12 +412,20 @@ def test_slices_of_devices_are_shares(tmp_path, alloc, milli):
     assert len(said(found, "slices of devices (MIG)")) == ("g." in alloc)
 
 
+@pytest.mark.parametrize("one", ["a100_1g.5gb=1", "a100_2g.10gb=1", "a100_3g.20gb=1"])
+def test_slices_of_a_node_are_no_more_than_it_has(tmp_path, one):
+    n = {"1": 7, "2": 3, "3": 2}[one[5]]
+    rows = [DAY.replace("7|", f"{at}|", 1).replace("gres/gpu=8", f"gres/gpu:{one}") for at in range(8 * n)]
+    found = account_pool(pool(tmp_path / "sacct", "\n".join([SACCT, *rows, ""]), capacity=8))
+    assert not said(found, "more than the 8")
+
+
 def test_slices_of_nodes_are_shares(tmp_path):
     text = "HOSTNAMES|STATE|GRES|GRES_USED\na1|mixed|gpu:1g.5gb:7(S:0)|gpu:1g.5gb:3(IDX:0-2)\n"
     text += "a2|idle|gpu:a100:2,gpu:3g.20gb:2|\n"
     found = pool(tmp_path / "sinfo", text)
     assert found.devices == 4
-    assert said(found, "jobs had 0.429 of 4 devices")
+    assert said(found, "jobs had 0.428 of 4 devices")
     assert said(found, "idle 1 (2.857 devices), mixed 1 (1 devices)")
     assert said(found, "slices of devices (MIG)")
 
@@ -546,6 +554,16 @@ def test_a_record_that_makes_no_sense_is_left_out_and_named(tmp_path, row):
     found = pool(tmp_path / "sacct", "\n".join([SACCT, DAY.replace("7|", "6|"), row, ""]))
     assert [job.id for job in found.jobs] == ["6"]
     assert said(found, "line 3 is no job that can be counted, left out (")
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2, 1), (2, 1, 0)])
+@pytest.mark.parametrize("n_before", [0, 40])
+def test_steps_do_not_stand_for_a_record_that_was_left_out(tmp_path, order, n_before):
+    rows = [DAY.replace("T05:00:00", "T25:00:00"), DAY.replace("7|", "7.batch|", 1), DAY.replace("7|", "8|", 1)]
+    before = [DAY.replace("7|", f"{n}|", 1) for n in range(100, 100 + n_before)]
+    found = pool(tmp_path / "sacct", "\n".join([SACCT, *before, *[rows[at] for at in order], ""]))
+    assert [job.id for job in found.jobs][n_before:] == ["8"]
+    assert said(found, "is no job that can be counted, left out")
 
 
 def test_gzip_and_a_gzip_that_breaks(tmp_path):

@@ -27,7 +27,8 @@ def milli(text: str) -> int | None:
     """Return how many GPUs a list of resources names [1/1000]; None where it names no resource at all.
 
     A total such as ``gres/gpu=8`` counts, else its kinds such as ``gres/gpu:h100=8`` are added up. Slices (MIG) are
-    one device each in a total; where kinds say which are slices, one of N g is N/7 of a device, of an A30 N/4.
+    one device each in a total; where kinds say which are slices, one of N g is N/7 of a device, of an A30 N/4, rounded
+    down, so that jobs never have more of a device than there is.
 
     Raises:
         CutError: The list is cut.
@@ -37,7 +38,7 @@ def milli(text: str) -> int | None:
         >>> milli("billing=97,gres/gpu=8,gres/gpu:h100=8"), milli("gpu:ampere:8(S:0-1)"), milli("cpu=4"), milli("")
         (8000, 8000, 0, None)
         >>> milli("gres/gpu=3,gres/gpu:a100=2,gres/gpu:a100_3g.20gb=1"), milli("gpu:1g.5gb:7"), milli("gpu:2g.12gb:1")
-        (2429, 1000, 500)
+        (2428, 1000, 500)
     """
     return _MILLI[text]
 
@@ -64,7 +65,7 @@ def _milli(text: str) -> int | None:
         else:
             kinds += int(count or 1)
     n_whole = kinds if total is None else max(total - n_slices, 0)
-    return 1000 * n_whole + (2000 * parts + _PARTS) // (2 * _PARTS)
+    return 1000 * n_whole + 1000 * parts // _PARTS
 
 
 _MILLI: Final = Short(_milli)
@@ -93,8 +94,8 @@ def shown(amount: int) -> str:
     """Return thousandths of a device as devices.
 
     Example:
-        >>> shown(8000), shown(2429)
-        ('8', '2.429')
+        >>> shown(8000), shown(2428)
+        ('8', '2.428')
     """
     return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
+from itertools import chain
 from typing import Final
 
 from headway.clock import NS_PER_S
@@ -63,6 +64,7 @@ class Attempts:
         self._next = _FEW
         self._steps: dict[str, _Steps] = {}
         self._arrays = Arrays()
+        self._left_out: set[str] = set()
         self.last = ""
         self.cluster: str | None = None
         self.word = fields.Short(clean).__getitem__
@@ -97,7 +99,9 @@ class Attempts:
         try:
             if not dot:
                 self.last = base
+                self._left_out.add(ident := clean(base, 80))
                 self._add_job(self.key(base, row.get("cluster", "")), row)
+                self._left_out.remove(ident)
             elif base != self.last:
                 self._add_step(clean(base, 80), step, row)
         except ValueError as error:
@@ -243,7 +247,7 @@ class Attempts:
     def all(self) -> Jobs:
         """Return the jobs in the order in which they came; then arrays in the queue; then what only steps tell."""
         self._once()
-        for array, n_tasks in list(self._arrays.left(self.kept, self._steps)):
+        for array, n_tasks in list(self._arrays.left(self.kept, [*self._steps, *self._left_out])):
             milli = min(n_tasks * array.milli, 1000 * fields.MOST_DEVICES)
             self.kept.add(array.id, milli, (array.submit_ns, None, None), array.labels, array.name)
         self.counts["repeated"] += self._arrays.n_repeated
@@ -253,7 +257,7 @@ class Attempts:
         return self.kept
 
     def _once(self) -> None:
-        """Leave each attempt once, and forget the steps of jobs that have a record of their own."""
+        """Leave each attempt once, and forget the steps of jobs that have a record, also one that was left out."""
         left, n_repeated = slurm_attempts.once(self.kept)
         if n_repeated and left is not None:
             self.kept = self.kept.take(left)
@@ -262,7 +266,7 @@ class Attempts:
             steps: dict[str, list[str]] = {}
             for key in self._steps:
                 steps.setdefault(key.removesuffix("+0"), []).append(key)
-            for ident in self.kept.ids:
+            for ident in chain(self.kept.ids, self._left_out):
                 for key in steps.pop(ident.rpartition("/")[2].removesuffix("+0"), ()):
                     del self._steps[key]
 
