@@ -127,12 +127,14 @@ def read(path: Path) -> Log:
         OSError: It cannot be read.
     """
     log = Log(StepLines(DeepSpeed.name, path))
-    number, bounds = 0, _Bounds()
+    number, line, bounds = 0, b"", _Bounds()
     for number, raw in log.steps.lines():
         line = raw.removeprefix(codecs.BOM_UTF8)
         bounds.see(log, line, number)
         if not _plain(log, line, number):
             _line(log, line, number)
+    if number and number == log.steps.unended and (_TIMER_MARK in line or _STEP_MARK in line):
+        log.steps.bad.add("the last and has no end: it may be cut", number)
     log.steps.stamp(bounds.high.decode("latin-1"), number)
     return log
 

@@ -212,7 +212,10 @@ class _Iterations:
             mfu = float(found[4] or "nan") / 100
         except ValueError:
             mfu = math.nan
-        self.mfu.frombytes(_FLOAT.pack(mfu))
+        if math.isnan(mfu) and number == self.log.unended and self.mfu:  # cut before it
+            self.mfu.append(self.mfu[-1])
+        else:
+            self.mfu.frombytes(_FLOAT.pack(mfu))
         if evaluated:
             self.evaluated = -1
 

@@ -158,7 +158,9 @@ class _Log:
         self.last = when = self.last if at is None else at
         if found := _STEP.search(text):
             self.told.extend((when, number, int(found[1]), said.rank))
-            self.mfu.append(_share(found[2]))
+            share = _share(found[2])
+            is_cut = math.isnan(share) and number == self.steps.unended
+            self.mfu.append(self.mfu[-1] if is_cut and self.mfu else share)
         elif found := _VALIDATED.search(text):
             self.rare.append(_Line(when, number, "evaluation", int(found[1]), -1, said.rank))
         elif found := _STARTS.search(text):

@@ -5,7 +5,7 @@ import pytest
 
 from headway.clock import NS_PER_S
 from headway.ledger.account import account
-from headway.sources import maxtext, megatron, nanogpt
+from headway.sources import deepspeed, maxtext, megatron, nanogpt, torchtitan
 from headway.sources.asked import Asked
 from headway.sources.steps import lines as steplines
 from headway.sources.steps.line import bare, kept
@@ -255,3 +255,45 @@ def test_a_program_whose_beginning_was_kept_within_the_second_of_its_first_step_
         for n in range(20)
     )
     assert len(load(megatron.Megatron(), tmp_path / "log", text).processes) == 1
+
+
+TITAN = [
+    f"[titan] 2025-02-19 21:20:{n:02d},000 - root - INFO - step: {n:2d}  loss:  7.1234  memory: 20.00GiB(25.00%)  "
+    f"tps: 1,234  tflops: 9.00  mfu: 41.{n}0%"
+    for n in range(1, 9)
+]
+DEEPSPEED = [
+    f"[2025-02-19 21:20:{n:02d},000] [INFO] [timer.py:199:stop] epoch=0/micro_step={n}/global_step={n}, "
+    "RunningAvgSamplesPerSec=64.25, CurrSamplesPerSec=64.75, MemAllocated=4.0GB"
+    for n in range(1, 9)
+]
+CUT = {
+    "megatron": (megatron.Megatron(), [line for _, line in MEGATRON[1:]], "elapsed time per iteration ("),
+    "nanogpt": (nanogpt.NanoGPT(), [line for _, line in NANOGPT], "iter "),
+    "maxtext": (maxtext.MaxText(), [line for _, line in MAXTEXT], "completed step:"),
+    "torchtitan": (torchtitan.TorchTitan(), TITAN, "step:"),
+    "deepspeed": (deepspeed.DeepSpeed(), ["train_batch_size ............. 64", *DEEPSPEED], "SamplesPerSec="),
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_a_last_line_that_is_cut_never_counts_as_shorter(name, tmp_path):
+    source, lines, mark = CUT[name]
+    path = tmp_path / "log"
+
+    def told(text):
+        path.write_text(text)
+        (run,) = source.load(path, Asked())
+        return run, run.processes[0].rows
+
+    ahead, last = "\n".join(lines[:-1]) + "\n", lines[-1]
+    _, before = told(ahead)
+    _, whole = told(ahead + last + "\n")
+    for cut in range(last.index(mark) + len(mark), len(last)):
+        run, rows = told(ahead + last[:cut])
+        assert any("the last and has no end: it may be cut" in text for text in run.warnings)
+        assert rows.waits.keys() == whole.waits.keys()
+        assert len(rows) in {len(before), len(whole)}
+        took = (rows.end - rows.start).tolist()
+        assert took[: len(before)] == (before.end - before.start).tolist()
+        assert took == pytest.approx((whole.end - whole.start)[: len(rows)], rel=0.01)

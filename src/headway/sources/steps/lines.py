@@ -30,6 +30,7 @@ Rules, so that each source need not have its own:
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -81,6 +82,8 @@ _FAR: Final = 86400 * NS_PER_S
 _HALF_HOUR: Final = 1800 * NS_PER_S
 """Zones of time are so much apart [ns]."""
 
+_LAST_NUMBER: Final = re.compile(rb"(?<=[ =])-?[\d.]{1,40}\Z")
+
 _FEW: Final = 8
 """Fewer lines than that are read one by one."""
 
@@ -109,6 +112,7 @@ class StepLines:
         earliest, latest: The first and the last moment that it names.
         opening, last_at: The moments that are named first and last in the file.
         n_zoned, n_local: How many times name a zone, and how many do not.
+        unended: The number of the last line, if it has no newline: it may be cut.
         stepped: The last line that tells of a step, where its source tells of the step itself only later.
     """
 
@@ -126,6 +130,7 @@ class StepLines:
     n_zoned: int = 0
     n_local: int = 0
     last_at: int = UNKNOWN
+    unended: int = 0
     stepped: int = 0
     _now: tuple[int, bytes] = (0, b"")
     _is_off: bool = False
@@ -147,12 +152,16 @@ class StepLines:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the number and the bytes of each line of the file; where its gzip breaks they end, with a complaint.
 
+        Of a last line without a newline the number that it ends with is left out, as it may be cut.
+
         Raises:
             OSError: It cannot be read.
         """
         number, first = 0, b""
         try:
             for number, line in files.lines(self.path):
+                if not line.endswith(b"\n"):
+                    line = self._whole(number, line)  # noqa: PLW2901
                 self._now = number, line
                 if number == 1:
                     first = line
@@ -170,6 +179,8 @@ class StepLines:
     ) -> None:
         """Read the lines of the file, those at once that are alike but for their digits; else as `lines` does.
 
+        That a last line has no newline is a complaint if it says something.
+
         Args:
             learn: Told a line, returns where its numbers are; nothing of a line that says nothing, None of one that
                 must be read by itself. It must find the same in lines that differ in nothing but digits.
@@ -184,6 +195,10 @@ class StepLines:
         alike, number, begin, line = Alike(learn, marks), 0, b"", b""
         try:
             for first, block in files.blocks(self.path):
+                if not block.endswith(b"\n"):
+                    if len(block) < files.MAX_LINE and learn(block) != ():
+                        self.bad.add("the last and has no end: it may be cut", first)
+                    block = self._whole(first, block)  # noqa: PLW2901
                 found = alike.split(first, block)
                 if first == 1:
                     begin = found.line(1)
@@ -205,6 +220,13 @@ class StepLines:
     def _take(self, number: int, line: bytes, take: Callable[[int, bytes], None]) -> None:
         self._now = number, line
         take(number, line)
+
+    def _whole(self, number: int, line: bytes) -> bytes:
+        """Return the last line of a file, without a newline, without the number that it ends with: it may be cut."""
+        if len(line) >= files.MAX_LINE:
+            return line
+        self.unended = number
+        return _LAST_NUMBER.sub(b"", line)
 
     def _torn(self, number: int, error: files.TornError) -> None:
         self.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
