@@ -71,7 +71,7 @@ class TensorBoard:
             points.take(some)
         points.finish()
         is_usual = path.name.startswith("events.out.tfevents.")  # of which a folder holds one, called as the run is
-        return [log.run(path.absolute().parent.name if is_usual else path.name, asked)]
+        return [log.run(path.absolute().parent.name if is_usual else path.name, asked, stepless=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,11 +168,17 @@ class _Points:
             self.log.step(step, line=number, at_ns=at)
 
     def _choose(self) -> None:
-        """Choose the first scalar that is a loss of the training, else the first of the training, else the first."""
+        """Choose the first scalar that is a loss of the training, else the first of the training, else the first.
+
+        None where evaluations are all that is told of, as in the file of the `Trainer` that evaluates after training.
+        """
         names = {tag: tag.decode("utf-8", "replace") for tag in self.tags}
         training = [tag for tag, name in names.items() if not _BESIDE.search(name)]
         losses = [tag for tag in training if "loss" in names[tag].lower()]
         self.chosen = next(iter([*losses, *training, *names]), b"")
+        evaluates = any(_EVALUATION.search(name) for name in names.values())
+        if evaluates and all(names[tag].rpartition("/")[2] == "epoch" for tag in training):
+            self.chosen = b""
         held, self.held = self.held, []
         for tag, number, step, at in held:
             self._note(tag, number, step, at)
@@ -186,6 +192,8 @@ class _Points:
                 f"steps are the points of the scalar {clean(self.chosen.decode('utf-8', 'replace'))!r}; what else "
                 "was done between two of them, such as evaluating or saving, is in them where no scalar tells of it"
             )
+        elif self.tags:
+            self.log.warnings.append("evaluations are all that its scalars tell of: it has no steps")
 
 
 def _form(data: bytes, body: bytes, chosen: bytes) -> Iterator[_Form]:

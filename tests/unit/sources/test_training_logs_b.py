@@ -298,6 +298,25 @@ def test_tb_many_points_are_chosen_from_while_they_come(tmp_path):
     assert ledger.steps.executed == 3 * TRIED - 1
 
 
+@pytest.mark.parametrize("tried", [4, TRIED])
+def test_tb_a_file_of_evaluations_alone_has_no_steps(tried, tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorboard, "TRIED", tried)
+    tags = scalar("eval/loss", 0.5) + scalar("eval/runtime", 30.0) + scalar("train/epoch", 3.0)
+    evaluated = event(T0 + 40, 1000, tags), event(T0 + 80, 1000, tags)
+    run, ledger = of_text(TensorBoard(), tmp_path, board(*evaluated))
+    assert (ledger.steps.executed, ledger.attempts) == (0, 1)
+    assert ledger.seconds["evaluation"] == 60
+    assert "it has no steps" in said(run)
+    run, ledger = of_text(TensorBoard(), tmp_path, board(event(T0 + 40, 1000, scalar("val/loss", 1.0))))
+    assert ledger.steps.executed == 1
+
+
+def test_tb_what_is_told_of_a_place_is_of_a_record(tmp_path):
+    run, _ = of_text(TensorBoard(), tmp_path, board(*points(10, 90)))
+    assert "what the steps of record 2 took" in said(run)
+    assert "line 2" not in said(run)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_tb_plain_scalars_at_once_and_one_by_one_say_the_same(seed, tmp_path, monkeypatch):
     chance = random.Random(seed)

@@ -223,8 +223,8 @@ class Ordering:
             self.log.earliest = min(self.log.opening or 0, int(lines.at.min()))
             self.log.latest = max(self.log.last_at + HOUR_NS, int(lines.at.max()))
             self.warnings.append(
-                f"times go back by {show_seconds(jump / NS_PER_S)} in line {lines.shift_from} while the steps go on: "
-                "the clock is taken to have been set back by 1 h there, as at the end of summer time"
+                f"times go back by {show_seconds(jump / NS_PER_S)} in {self.log.bad.noun} {lines.shift_from} while the "
+                "steps go on: the clock is taken to have been set back by 1 h there, as at the end of summer time"
             )
 
 

@@ -471,6 +471,7 @@ class StepLines:
         devices: int | None = None,
         accelerator: str | None = None,
         rows: str | None = None,
+        stepless: bool = False,
     ) -> Run:
         """Return the run.
 
@@ -480,8 +481,9 @@ class StepLines:
             devices: How many devices the log says there were; None: it does not say.
             accelerator: What they are.
             rows: What a row is, see `headway.events.ROWS`; None: ``step`` where each line is one step, else ``block``.
+            stepless: Whether spans are enough.
 
         Raises:
             SourceError: No line told of a step, slug ``no-runs``.
         """
-        return build(self, name, asked, devices=devices, accelerator=accelerator, rows=rows)
+        return build(self, name, asked, devices=devices, accelerator=accelerator, rows=rows, stepless=stepless)

@@ -55,8 +55,16 @@ def build(
     devices: int | None,
     accelerator: str | None,
     rows: str | None,
+    stepless: bool = False,
 ) -> Run:
     """Return the run that a log's lines make; see `headway.sources.steplines.StepLines.run`."""
+    if not len(log) and not (stepless and any(mark.kind == "span" for mark in log.marks)):
+        raise SourceError(
+            f"Cannot read {clean(str(log.path), 4096)}: no line in it tells of a step that can be used",
+            "Give the whole log",
+            "no-runs",
+            path=str(log.path),
+        )
     return _Building(log, list(log.warnings)).run(clean(name), asked, devices, accelerator, rows)
 
 
@@ -66,13 +74,6 @@ class _Building:
     warnings: list[str]
 
     def run(self, name: str, asked: Asked, devices: int | None, accelerator: str | None, rows: str | None) -> Run:
-        if not len(self.log):
-            raise SourceError(
-                f"Cannot read {clean(str(self.log.path), 4096)}: no line in it tells of a step that can be used",
-                "Give the whole log",
-                "no-runs",
-                path=str(self.log.path),
-            )
         count = asked.devices or devices
         if count is None:
             self.warnings.append("the number of devices is not in the log and 1 is counted; give it with --devices")
@@ -219,14 +220,14 @@ class _Building:
             if not timed[first]:
                 start[first] = lines.at[first]
                 self.warnings.append(
-                    f"what the steps of line {int(lines.line[first])} took is not known, nothing before it tells when "
-                    "they began: it is in the startup"
+                    f"what the steps of {self.log.bad.noun} {int(lines.line[first])} took is not known, nothing before "
+                    "it tells when they began: it is in the startup"
                 )
         if self.log.n_local and (place := _summer(lines.at, start)) is not None:
             where = int(lines.line[place])
             self.warnings.append(
-                f"about 1 h passed before line {where} with no step: it may be a clock without a zone that was set "
-                "forward, as at the beginning of summer time; it is counted as time"
+                f"about 1 h passed before {self.log.bad.noun} {where} with no step: it may be a clock without a zone "
+                "that was set forward, as at the beginning of summer time; it is counted as time"
             )
         for attempt in attempts:
             attempt.start, attempt.end = start[attempt.first : attempt.last], lines.at[attempt.first : attempt.last]
