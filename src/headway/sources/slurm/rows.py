@@ -69,7 +69,8 @@ def records(path: Path, found: Header, complaints: Complaints) -> Iterator[Recor
             number += len(lines)
     except files.TornError as error:
         complaints.add("the last before the gzip breaks", number - 1, str(error))
-    reader.give_up()
+    for place, cells in reader.give_up():
+        yield Records(reader.header, [place], [cells])
 
 
 def _blocks(path: Path) -> Iterator[tuple[bytes, bool]]:
@@ -212,7 +213,7 @@ class _Reader:
         if self.begun and not whole:
             yield from self._go_on(number, line, len(cells))
             return
-        self.give_up()
+        yield from self.give_up()
         if whole:
             yield number, cells
         elif self._is_open(line):
@@ -235,7 +236,17 @@ class _Reader:
         else:
             self._complain(number, n_cells)
 
-    def give_up(self) -> None:
+    def give_up(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield the first line of a record that was begun, where it only lacks the end of a quote, or drop it."""
+        if self.begun and self._is_open(self.begun[0]):
+            cells = self.header.split(self.begun[0].partition(b"\n")[0])
+            if len(cells) == self.header.width and self.header.plausible(self.header.row(cells)):
+                self._complaints.add("one with a quote that is not closed, read by itself", self._place)
+                self.begun = []
+                yield self._place, cells
+        self._drop()
+
+    def _drop(self) -> None:
         """Complain of a record that was begun and is not whole."""
         if self.begun:
             n_cells = f"{self._n_found} cells where the header has {self.header.width}"
@@ -245,7 +256,7 @@ class _Reader:
     def _begin(self, number: int, line: bytes, n_cells: int) -> None:
         self.begun, self._place, self._n_found, self._n_lines = [line.rstrip(b"\r\n")], number, n_cells, 1
         if not self.header.delimiter:
-            self.give_up()
+            self._drop()
 
     def _go_on(self, number: int, line: bytes, n_cells: int) -> Iterator[tuple[int, list[bytes]]]:
         """Add a line to a record that was begun; where they make no sense together, another begins with the line."""
@@ -255,13 +266,13 @@ class _Reader:
             n_found = self._n_found if self._is_open(together) else len(self.header.split(together))
         self._n_lines += 1
         if n_found > self.header.width + self.header.closed or self._n_lines > _MOST_LINES:
-            self.give_up()
+            yield from self.give_up()
             yield from self.take(number, line)
             return
         self.begun = [together]
         self._n_found = n_found
         if len(together) > files.MAX_LINE:
-            self.give_up()
+            yield from self.give_up()
             return
         cells = self.header.split(together)
         if len(cells) == self.header.width and not self._is_open(together):
@@ -283,7 +294,7 @@ class _Reader:
             return False
         if marked and (found := header(line)) and found.kind == self.header.kind:
             if (found.width, found.columns) != (self.header.width, self.header.columns):
-                self.give_up()
+                self._drop()
                 self.header = found
             return True
         return _is_none(line)
