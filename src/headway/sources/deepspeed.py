@@ -133,7 +133,7 @@ def read(path: Path) -> Log:
         bounds.see(log, line, number)
         if not _plain(log, line, number):
             _line(log, line, number)
-    if number and number == log.steps.unended and (_TIMER_MARK in line or _STEP_MARK in line):
+    if number and number == log.steps.unended and (b"step=" in line or _TIMER_MARK in line):
         log.steps.bad.add("the last and has no end: it may be cut", number)
     log.steps.stamp(bounds.high.decode("latin-1"), number)
     return log

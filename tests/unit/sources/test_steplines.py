@@ -272,7 +272,7 @@ CUT = {
     "nanogpt": (nanogpt.NanoGPT(), [line for _, line in NANOGPT], "iter "),
     "maxtext": (maxtext.MaxText(), [line for _, line in MAXTEXT], "completed step:"),
     "torchtitan": (torchtitan.TorchTitan(), TITAN, "step:"),
-    "deepspeed": (deepspeed.DeepSpeed(), ["train_batch_size ............. 64", *DEEPSPEED], "SamplesPerSec="),
+    "deepspeed": (deepspeed.DeepSpeed(), ["train_batch_size ............. 64", *DEEPSPEED], "global_step="),
 }
 
 

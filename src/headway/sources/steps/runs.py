@@ -357,7 +357,9 @@ def _before(lines: Lines, marks: Sequence[Mark]) -> list[int]:
     """Return for each mark how many of the lines come before it."""
     if not lines.clocked:
         return search(lines.line, [mark.line for mark in marks])
-    whole = not (lines.at % NS_PER_S).any()  # then what is of the same second comes in the order of the lines
+    whole = not any(
+        (lines.at[part] % NS_PER_S).any() for part in parts(len(lines))
+    )  # then what is of the same second comes in the order of the lines
     at = [mark.at - mark.at % NS_PER_S if whole else mark.at for mark in marks]
     rows = zip(marks, search(lines.at, at), search(lines.at, at, "right"), strict=True)
     return [low + int((lines.line[low:high] < mark.line).sum()) for mark, low, high in rows]
