@@ -131,8 +131,8 @@ def once(log: StepLines, lines: Lines) -> list[Mark]:
         told[key] = mark.told
         if mark.kind in {"banner", "restored"} and not mark.timed and mark.told < len(step):
             low, high = (search(lines.at, [at[mark.told]], side)[0] for side in ("left", "right"))
-            same = (lines.step[low:high] == step[mark.told]) & (lines.line[low:high] < number[mark.told])
-            if same.any():
+            low += search(lines.step[low:high], [step[mark.told]])[0]
+            if low < high and lines.step[low] == step[mark.told] and lines.line[low] < number[mark.told]:
                 continue
         kept.append(mark)
     return kept

@@ -119,7 +119,8 @@ class _Building:
             if not mark.timed and mark.took > 0:  # spans of no time of their own follow what has one, and each other
                 after[mark.at] = after.get(mark.at, mark.at) + mark.took
                 mark.at, mark.timed = after[mark.at], True
-        return sorted(marks, key=lambda mark: (mark.at, mark.line))
+        unit = _unit(lines)
+        return sorted(marks, key=lambda mark: (mark.at // unit, mark.line))
 
     def _attempts(self, lines: Lines, marks: Sequence[Mark]) -> tuple[Lines, list[_Attempt]]:
         """Return the lines without repeated ones, and the attempts."""
@@ -353,16 +354,24 @@ class _Building:
             yield f"{which} and are read as UTC" + ("" if self.log.n_zoned else "; give theirs with --zone")
 
 
+def _unit(lines: Lines) -> int:
+    """Return what times count in [ns]: where they are whole seconds, the order of the lines decides within one."""
+    return 1 if any((lines.at[part] % NS_PER_S).any() for part in parts(len(lines))) else NS_PER_S
+
+
 def _before(lines: Lines, marks: Sequence[Mark]) -> list[int]:
     """Return for each mark how many of the lines come before it."""
     if not lines.clocked:
         return search(lines.line, [mark.line for mark in marks])
-    whole = not any(
-        (lines.at[part] % NS_PER_S).any() for part in parts(len(lines))
-    )  # then what is of the same second comes in the order of the lines
-    at = [mark.at - mark.at % NS_PER_S if whole else mark.at for mark in marks]
+    unit = _unit(lines)
+    at = [mark.at // unit * unit for mark in marks]
     rows = zip(marks, search(lines.at, at), search(lines.at, at, "right"), strict=True)
-    return [low + int((lines.line[low:high] < mark.line).sum()) for mark, low, high in rows]
+    before, same, own = [], (0, 0), lines.line[:0]
+    for mark, low, high in rows:  # many may be of one moment
+        if same != (low, high):
+            same, own = (low, high), np.sort(lines.line[low:high])
+        before.append(low + int(np.searchsorted(own, mark.line)))
+    return before
 
 
 def _times(one: Ints, count: Ints) -> Ints:
