@@ -234,7 +234,7 @@ def test_a_packed_log_with_much_before_its_first_line_is_known(tmp_path):
     assert [run.source for run in load(tmp_path / "log.gz")] == ["mlperf"]
 
 
-def events(path, points, begin=1_704_164_700, tag="train/loss"):
+def events(path, points, begin=1_704_164_700, tag="train/loss", value=2.5):
     """Write scalars of a training as TensorBoard does, by step and seconds from its beginning."""
 
     def field(number, data):
@@ -247,8 +247,8 @@ def events(path, points, begin=1_704_164_700, tag="train/loss"):
 
     told = [record(begin, field(3, b"brain.Event:2"))]
     for step, seconds in points:
-        value = field(1, tag.encode()) + b"\x15" + struct.pack("<f", 2.5)
-        told.append(record(begin + seconds, bytes([0x10, step]) + field(5, field(1, value))))
+        point = field(1, tag.encode()) + b"\x15" + struct.pack("<f", value)
+        told.append(record(begin + seconds, bytes([0x10, step]) + field(5, field(1, point))))
     path.parent.mkdir(parents=True, exist_ok=True)
     (path / "events.out.tfevents.1.vm.2.0" if path.is_dir() else path).write_bytes(b"".join(told))
 
@@ -284,3 +284,14 @@ def test_trainings_at_the_same_time_in_folders_of_their_own_are_several(tmp_path
         points = [(n, n + n / (100 + ord(name))) for n in range(1, 60)]
         events(tmp_path / "sweep" / name / "events.out.tfevents.7.vm.1.0", points)
     assert len(load(tmp_path)) == 2
+
+
+def test_evaluations_that_were_written_to_a_file_of_their_own_belong_to_the_training_of_their_folder(tmp_path):
+    home = tmp_path / "runs" / "a"
+    events(home / "events.out.tfevents.7.vm.5.0", [(n, n * 10 + n / 100) for n in range(1, 60)])
+    events(home / "events.out.tfevents.8.vm.5.1", [(59, 640)], tag="eval/runtime", value=30.0)
+    (run,) = load(tmp_path)
+    ledger = account(run)
+    assert (ledger.attempts, ledger.steps.executed, ledger.seconds["evaluation"]) == (1, 59, 30.0)
+    assert "rework" not in ledger.seconds
+    assert "recovery" not in ledger.seconds

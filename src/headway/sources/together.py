@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from headway.clock import NS_PER_S
-from headway.events import Close, Saved
+from headway.events import Close, Notice, Saved, Span
 from headway.ledger.history import Process, Run
 from headway.sources.asked import Loaded
 from headway.sources.retold import told_by_ranks, told_once
@@ -29,9 +29,10 @@ def together(found: Sequence[Loaded]) -> list[Loaded]:
 
     Ranks that have the run's name are its ranks. Files whose names differ in numbers alone, as
     those of a job that began again under another number, are attempts of one run where the later
-    goes on with the steps of the earlier.
+    goes on with the steps of the earlier. What TensorBoard's files tell of evaluations alone belongs
+    to the training of their folder.
     """
-    found = told_once(found)
+    found = _with_evaluations(told_once(found))
     runs = sorted((one for one in found if isinstance(one, Run)), key=_kin)
     place = {(one.path, one.name): number for number, one in reversed(list(enumerate(found)))}
     placed: list[tuple[int, Loaded]] = [(number, one) for number, one in enumerate(found) if not isinstance(one, Run)]
@@ -40,6 +41,33 @@ def together(found: Sequence[Loaded]) -> list[Loaded]:
         ranked = [(min(place[run.path, run.name] for run in group), one) for group in same for one in _ranks(group)]
         placed += _chains(ranked)
     return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _with_evaluations(found: Sequence[Loaded]) -> list[Loaded]:
+    """Return what was found, the evaluations that a trainer wrote to a file of their own with its training."""
+    kept: dict[int, Loaded] = dict(enumerate(found))
+    events = {number: one for number, one in kept.items() if isinstance(one, Run) and one.source == "tensorboard"}
+    by_home: dict[str, list[int]] = {}
+    for number, run in events.items():
+        if any(len(process.rows) for process in run.processes):
+            by_home.setdefault(os.path.dirname(run.path), []).append(number)  # noqa: PTH120  a text as it is
+    for number, run in list(events.items()):
+        homes = by_home.get(os.path.dirname(run.path), [])  # noqa: PTH120
+        if number not in homes and len(homes) == 1:
+            events[homes[0]] = kept[homes[0]] = _evaluated(events[homes[0]], run)
+            del kept[number]
+    return list(kept.values())
+
+
+def _evaluated(run: Run, evaluations: Run) -> Run:
+    """Return a run whose last attempt has the spans of another, in one clock with it."""
+    *before, last = sorted(run.processes, key=lambda process: process.open.wall_ns)
+    spans = [event for process in evaluations.processes for event in process.events if isinstance(event, Span)]
+    end = max([span.end for span in spans] + [event.at for event in last.events if isinstance(event, Notice | Close)])
+    events = [
+        msgspec.structs.replace(event, at=end) if isinstance(event, Notice | Close) else event for event in last.events
+    ]
+    return replace(run, processes=(*before, replace(last, events=(*spans, *events))))
 
 
 def _kin(run: Run) -> tuple[str, str, str]:
