@@ -124,7 +124,7 @@ class Folder:
                 paths = [path for _, path in each]
                 parts.append((each[0][0], paths, self._load(each[0][0], paths)))
         self._found = self._joined(parts)
-        self._aside = [(path, why) for path, why in self._aside if path not in self._beside]
+        self._aside = [pair for pair in dict.fromkeys(self._aside) if pair[0] not in self._beside]
         if not self._found:
             why = left_aside(self._aside, self._path) or "there is no file in it"
             raise nothing_in(self._path, why, self._refused[0].next_step if self._refused else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,12 +62,12 @@ class Slurm:
         return [_Reading(path, asked).pool([path])]
 
     def load_together(self, paths: Sequence[Path], asked: Asked) -> list[Pool]:
-        """Return the one pool of several files of a folder: jobs of the one, nodes of the other.
+        """Return the one pool of several files: jobs of the one, nodes of the other; called as the folder they are in.
 
         Raises:
             SourceError: As `load` does.
         """
-        return [_Reading(paths[0].parent, asked).pool(paths)]
+        return [_Reading(Path(os.path.commonpath([path.absolute().parent for path in paths])), asked).pool(paths)]
 
 
 def _known(head: bytes) -> bool:
