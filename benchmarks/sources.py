@@ -3,7 +3,8 @@
     python benchmarks/sources.py [--mb 10 200] [--only slurm megatron]
 
 Times are of reading, by the processor, in a process that has read a small log of the same kind before; memory is the
-peak of reading and of making the ledger, and by row what it is beyond that of the small log. `kineto.py` measures traces beside another program.
+peak of reading and of making the ledger, and by row what it is beyond that of the small log. `kineto.py` measures
+traces beside another program.
 """
 
 from __future__ import annotations
