@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import headway
 from headway import account
 from headway.errors import ArgumentError, SourceError
-from headway.sources import files, load, load_all
+from headway.sources import files, load, load_all, registry
 from headway.sources.text import Complaints, clean
 
 EVENT = '{"kind":"open","run":"r","attempt":"a0","wall_ns":1700000000000000000,"mono_ns":0}\n'
@@ -160,3 +162,16 @@ def test_a_table_whose_columns_another_source_knows_too_is_read_by_the_mapping_t
     (tmp_path / "m.toml").write_text('[columns]\nid="JobID"\nstart="Start"\nend="End"\ndevices="GPUs"\nstate="State"\n')
     (pool,) = load(tmp_path / "jobs.csv", mapping=tmp_path / "m.toml")
     assert (pool.source, pool.jobs[0].milli, pool.jobs[0].state) == ("table", 8000, "done")
+
+
+def test_a_source_is_imported_when_its_turn_comes_and_is_called_as_the_place_it_is_in(tmp_path):
+    (tmp_path / "log").write_text('{"kind":"open","run":"r","attempt":"a","wall_ns":0,"mono_ns":0}\n')
+    code = (
+        "import sys, headway; headway.load(sys.argv[1]); "
+        "print([name for name in ('table', 'slurm', 'guidellm') if f'headway.sources.{name}' in sys.modules])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "log")], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "[]"
+    assert [registry._called(home) for home in registry.HOMES] == [source.name for source in registry.SOURCES]

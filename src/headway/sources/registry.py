@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -159,7 +159,7 @@ def choose(path: Path, asked: Asked, source: str | None = None) -> Source:
         ArgumentError: As `recognise` does.
     """
     if asked.mapping is not None and source in {None, "table"}:
-        table = next(one for one in SOURCES if one.name == "table")
+        table = next(_candidates("table"))
         if table.fits(look(path), asked.mapping):  # type: ignore[attr-defined]  # it alone has mappings
             return table
     try:
@@ -167,20 +167,31 @@ def choose(path: Path, asked: Asked, source: str | None = None) -> Source:
     except SourceError as error:
         if asked.mapping is None or error.slug != "unknown-source" or source not in {None, "table"}:
             raise
-        return next(one for one in SOURCES if one.name == "table")
+        return next(_candidates("table"))
 
 
-def _candidates(name: str | None) -> tuple[Source, ...]:
-    chosen = tuple(source for source in SOURCES if name in {None, source.name})
+def _candidates(name: str | None) -> Iterator[Source]:
+    """Return the sources of a name, or all for None; each is imported when its turn comes."""
+    chosen = [home for home in HOMES if name in {None, _called(home)}]
     if not chosen:
-        known = ", ".join(source.name for source in SOURCES)
+        known = ", ".join(map(_called, HOMES))
         raise ArgumentError(
             f"Cannot read with the source {name!r}: there is none of that name; known are {known}",
             "Leave it out, and the content decides",
             "no-such-source",
             source=name,
         )
-    return chosen
+    return map(_source, chosen)
+
+
+def _called(home: str) -> str:
+    """Return the name of the source that is there.
+
+    Example:
+        >>> _called("slurm.source:Slurm")
+        'slurm'
+    """
+    return home.partition(":")[0].partition(".")[0]
 
 
 def _unknown(path: Path, head: bytes, reasons: dict[str, str]) -> SourceError:
