@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from headway.events import Span
 from headway.ledger.history import Pool, Run
 from headway.ledger.jobs import Jobs
 from headway.sources.asked import Loaded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _ALIKE: Final = 0.05
 _ALIKE_NS: Final = 60 * NS_PER_S
@@ -134,10 +138,10 @@ def _beginnings(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
 
 def _is_its_own(run: Run) -> bool:
     """Return whether a run tells enough that no other one would tell the same by chance."""
-    took = [rows.end - rows.start for rows in (process.rows for process in run.processes)]
-    lengths = np.unique(np.concatenate([np.zeros(0, np.int64), *took]))
-    has_clock = any(process.open.wall_ns for process in run.processes)
-    return len(lengths) >= _OWN or (has_clock and len(lengths) > 0)
+    if any(process.open.wall_ns for process in run.processes):
+        return any(len(process.rows) for process in run.processes)
+    took = [process.rows.end - process.rows.start for process in run.processes]
+    return len(np.unique(np.concatenate([np.zeros(0, np.int64), *took]))) >= _OWN
 
 
 def _digest(run: Run) -> bytes:
@@ -152,11 +156,7 @@ def _digest(run: Run) -> bytes:
 
 def _earlier_states(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
     """Yield the states of a trainer that a later one of the same folder goes on from, each with the next."""
-    by_home: dict[Path, list[Run]] = {}
-    for run in runs:
-        if run.source == "hftrainer":
-            by_home.setdefault(home_of(Path(run.path)), []).append(run)
-    for states in by_home.values():
+    for states in _by_folder((run for run in runs if run.source == "hftrainer"), home_of).values():
         states.sort(key=lambda run: (len(_steps(run)), len(_evaluations(run))))
         for place, one in enumerate(states):
             later = (other for other in reversed(states[place + 1 :]) if _goes_on(one, other))
@@ -176,44 +176,44 @@ def home_of(path: Path) -> Path:
 
 def _without_clock(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
     """Yield what has no clock where TensorBoard's files of the same training are in or below its folder."""
-    by_home: dict[Path, list[Run]] = {}
-    for run in runs:
-        if run.source in {"hftrainer", "lightning"}:
-            by_home.setdefault(home_of(Path(run.path)), []).append(run)
-    for events in runs:
-        if events.source == "tensorboard":
-            parents = Path(events.path).parents
-            for parent in parents:
-                for run in by_home.get(parent, ()):
-                    near = run.source == "hftrainer" or parent == parents[0]
-                    if near and _as_far(_steps(events), _steps(run)):
-                        yield run, events, _NO_CLOCK
+    by_home = _by_folder((run for run in runs if run.source in {"hftrainer", "lightning"}), home_of)
+    for events, run, folder in _above(runs, by_home):
+        near = run.source == "hftrainer" or folder == Path(events.path).parent
+        if near and _as_far(events, run):
+            yield run, events, _NO_CLOCK
 
 
 def _beside_log(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
     """Yield TensorBoard's files of a training that a log beside or above them tells, with that log."""
-    by_home: dict[Path, list[Run]] = {}
-    for run in runs:
-        if run.clock and run.source not in {"native", "tensorboard"}:
-            by_home.setdefault(Path(run.path).parent, []).append(run)
-    for events in (run for run in runs if run.source == "tensorboard"):
-        for place in Path(events.path).parents:
-            for run in by_home.get(place, ()):
-                if _same_time(events, run) and _as_far(_steps(events), _steps(run)):
-                    yield events, run, "as it tells the same training"
+    logs = _by_folder(run for run in runs if run.clock and run.source not in {"native", "tensorboard"})
+    for events, run, _ in _above(runs, logs):
+        if _same_time(events, run) and _as_far(events, run):
+            yield events, run, "as it tells the same training"
 
 
 def _beside_training(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
     """Yield TensorBoard's files of parts of a training, in a folder below its own or one of evaluations beside it."""
-    by_home: dict[Path, list[Run]] = {}
-    for run in runs:
-        if run.source == "tensorboard":
-            by_home.setdefault(Path(run.path).parent, []).append(run)
+    by_home = _by_folder(run for run in runs if run.source == "tensorboard")
     for home, some in by_home.items():
         others = by_home.get(home.parent, [])
         if home.name in _EVALUATIONS:
             others = [*others, *by_home.get(home.with_name("train"), ())]
         yield from ((one, run, "as it is of the same training") for one in some for run in others if _within(one, run))
+
+
+def _by_folder(runs: Iterable[Run], folder_of: Callable[[Path], Path] = attrgetter("parent")) -> dict[Path, list[Run]]:
+    found: dict[Path, list[Run]] = {}
+    for run in runs:
+        found.setdefault(folder_of(Path(run.path)), []).append(run)
+    return found
+
+
+def _above(runs: Sequence[Run], by_folder: Mapping[Path, list[Run]]) -> Iterator[tuple[Run, Run, Path]]:
+    """Yield TensorBoard's files, each with every run in a folder that it is in or below, and that folder."""
+    for events in runs:
+        if events.source == "tensorboard":
+            for folder in Path(events.path).parents:
+                yield from ((events, run, folder) for run in by_folder.get(folder, ()))
 
 
 def _window(run: Run) -> tuple[int, int]:
@@ -242,23 +242,22 @@ def _same_time(one: Run, other: Run) -> bool:
     return _NEAR * longer <= shorter and away <= _ZONES_NS + longer and min(away % _ZONE_NS, -away % _ZONE_NS) <= longer
 
 
-def _as_far(steps: Sequence[int], of: Sequence[int]) -> bool:
-    """Return whether steps go as far as others, about."""
-    if not steps or not of:
-        return False
-    return _NEAR * max(of) <= max(steps) <= max(of) / _NEAR
+def _as_far(one: Run, other: Run) -> bool:
+    """Return whether the steps of a run go as far as those of another, about."""
+    steps, of = _steps(one), _steps(other)
+    return bool(len(steps) and len(of)) and bool(_NEAR * of.max() <= steps.max() <= of.max() / _NEAR)
 
 
-def _steps(run: Run) -> list[int]:
-    return [step for process in run.processes for step in process.rows.step.tolist()]
+def _steps(run: Run) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(0, np.int64), *(process.rows.step for process in run.processes)])
 
 
-def _evaluations(run: Run) -> list[int]:
+def _evaluations(run: Run) -> NDArray[np.int64]:
     """Return how long each span took [ns]."""
     spans = [event for process in run.processes for event in process.events if isinstance(event, Span)]
-    return [span.end - span.start for span in spans]
+    return np.array([span.end - span.start for span in spans], np.int64)
 
 
 def _goes_on(one: Run, other: Run) -> bool:
     """Return whether a run has the steps and evaluations of another at its beginning."""
-    return all(told(other)[: len(told(one))] == told(one) for told in (_steps, _evaluations))
+    return all(np.array_equal(told(other)[: len(told(one))], told(one)) for told in (_steps, _evaluations))
