@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
 
@@ -65,6 +66,16 @@ def utc(local_ns: Ints, zone: tzinfo, fold: int = 0) -> Ints:
     return local_ns - ahead[places]
 
 
+def utc_of(local_ns: int, zone: tzinfo) -> int:
+    """Return what a clock in a zone shows as `utc` does, one moment alone [ns since the Unix epoch].
+
+    Example:
+        >>> utc_of(0, zone_of("+01:00")) // NS_PER_S
+        -3600
+    """
+    return local_ns - _ahead_ns(local_ns // _QUARTER_NS, zone, 0)
+
+
 def in_order(local_ns: Ints, zone: tzinfo) -> Ints:
     """Return what a clock in a zone showed one after the other as moments [ns since the Unix epoch], ``(n,)``.
 
@@ -89,6 +100,7 @@ def in_order(local_ns: Ints, zone: tzinfo) -> Ints:
     return before
 
 
+@lru_cache(1 << 16)
 def _ahead_ns(quarter: int, zone: tzinfo, fold: int) -> int:
     shown = datetime(1970, 1, 1) + timedelta(minutes=15 * quarter)  # noqa: DTZ001 - its zone is the next line's
     offset = shown.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta(0)

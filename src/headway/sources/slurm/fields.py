@@ -7,10 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, TypeVar
 
-import numpy as np
-
 from headway.clock import NS_PER_S
-from headway.sources.zone import utc
+from headway.sources.zone import utc_of
 
 NOTHING: Final = frozenset({"", "unknown", "none", "n/a", "(null)", "null", "none assigned", "invalid"})
 """What Slurm writes where it has nothing to say, in lower case."""
@@ -143,7 +141,7 @@ class Moments:
 
     def _placed(self, local_ns: int) -> int:
         """Return what a clock of the zone showed [ns since the Unix epoch]."""
-        return local_ns if self.zone is None else int(utc(np.array([local_ns]), self.zone)[0])
+        return local_ns if self.zone is None else utc_of(local_ns, self.zone)
 
 
 def _in_range(moment: datetime) -> int:

@@ -62,7 +62,7 @@ from headway.sources.steps.line import (
 )
 from headway.sources.steps.runs import build
 from headway.sources.text import Complaints, clean
-from headway.sources.zone import in_order, utc
+from headway.sources.zone import in_order, utc_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -456,8 +456,7 @@ class StepLines:
         for mark, moment in zip(marks, in_order(np.array([mark.at for mark in marks], np.int64), zone), strict=True):
             mark.at = int(moment)
         self.earliest, self.opening, latest = (
-            None if moment is None else int(utc(np.array([moment]), zone)[0])
-            for moment in (self.earliest, self.opening, self.latest)
+            None if moment is None else utc_of(moment, zone) for moment in (self.earliest, self.opening, self.latest)
         )
         self.latest = max([*placed[known][-1:].tolist(), *([] if latest is None else [latest])], default=None)
         self.n_local, self.n_zoned = 0, self.n_local
