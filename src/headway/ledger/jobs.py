@@ -72,11 +72,6 @@ class Texts(Sequence[str]):
             self._bytes += text.encode("utf-8", "surrogatepass")
         self._ends.append(len(self._bytes))
 
-    def extend(self, texts: Iterable[str]) -> None:
-        """Add some."""
-        for text in texts:
-            self.append(text)
-
     def extend_bytes(self, texts: Sequence[bytes]) -> None:
         """Add some at once, as UTF-8."""
         ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts))) + len(self._bytes)
@@ -280,7 +275,7 @@ class Jobs(Sequence[Job]):
     def take(self, places: Ints) -> Jobs:
         """Return some of them, in another order."""
         taken = Jobs(words=self.words, ids=self.ids.take(places), names=self.names.take(places), _places=self._places)
-        for name in ("milli", "submit_ns", "start_ns", "end_ns"):
+        for name in _NUMBERS:
             getattr(taken, name).frombytes(self.column(name)[places].tobytes())
         for name, column in taken.labels.items():
             column.frombytes(self.column(name)[places].tobytes())

@@ -7,9 +7,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +22,9 @@ from headway.sources.native import Native, below
 from headway.sources.registry import Source, choose
 from headway.sources.retold import told_once
 from headway.sources.text import clean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MAX_FILES: Final = 10_000
 """More files than that are no folder of logs."""
@@ -89,6 +91,14 @@ def twins(paths: Iterable[Path]) -> dict[Path, Path]:
     return found
 
 
+class _Part(NamedTuple):
+    """What the files of one source in one folder hold."""
+
+    source: Source
+    paths: list[Path]
+    found: list[Loaded]
+
+
 class Folder:
     """The files below a folder, each read by the source that knows it.
 
@@ -114,7 +124,7 @@ class Folder:
             SourceError: No source knows a file in it, or none of those can be used.
         """
         power = []
-        parts: list[tuple[Source, list[Path], list[Loaded]]] = []
+        parts: list[_Part] = []
         for (_, name), each in self._known().items():
             if name == Native.name:
                 self._aside += [(path, "a log of Headway: give its folder") for _, path in each]
@@ -122,7 +132,7 @@ class Folder:
                 power += [path for _, path in each]  # it is of the runs beside it
             else:
                 paths = [path for _, path in each]
-                parts.append((each[0][0], paths, self._load(each[0][0], paths)))
+                parts.append(_Part(each[0][0], paths, self._load(each[0][0], paths)))
         self._found = self._joined(parts)
         self._aside = [pair for pair in dict.fromkeys(self._aside) if pair[0] not in self._beside]
         if not self._found:
@@ -181,15 +191,21 @@ class Folder:
         self._refused.append(error)
         self._aside.append((path, _why_not(error)))
 
-    def _joined(self, parts: list[tuple[Source, list[Path], list[Loaded]]]) -> list[Loaded]:
+    def _joined(self, parts: list[_Part]) -> list[Loaded]:
         """Return what was found; pools of several folders that tell the same jobs are read as one."""
-        pools = [part for part in parts if hasattr(part[0], "load_together") and part[2]]
-        for one, other in combinations(pools, 2):
-            if one[0] is other[0] and _share_jobs(one[2], other[2]):
-                rest = [part for part in parts if part is not one and part is not other]
-                paths = [*one[1], *other[1]]
-                return self._joined([*rest, (one[0], paths, self._load(one[0], paths))])
-        return [item for _, _, found in parts for item in found]
+        groups: list[tuple[list[_Part], NDArray[np.int64]]] = []
+        for part in parts:
+            keys = _keys(part.found) if hasattr(part.source, "load_together") else np.zeros(0, np.int64)
+            same = [group for group in groups if group[0][0].source is part.source and np.isin(group[1], keys).any()]
+            groups = [group for group in groups if all(group is not one for one in same)]
+            members = [one for group, _ in same for one in group]
+            groups.append(([*members, part], np.concatenate([keys, *(told for _, told in same)])))
+        found: list[Loaded] = []
+        for members, _ in groups:
+            first = members[0]
+            paths = [path for one in members for path in one.paths]
+            found += first.found if len(members) == 1 else self._load(first.source, paths)
+        return found
 
     def _attach(self, power: list[Path]) -> None:
         """Give the MLPerf run the energy that the power logs beside it tell."""
@@ -211,14 +227,11 @@ class Folder:
             self._aside += [(path, reason(error)) for path in power]
 
 
-def _share_jobs(some: Sequence[Loaded], others: Sequence[Loaded]) -> bool:
-    """Return whether pools tell a job of the same number that began at the same time."""
-    keys = []
-    for pools in (some, others):
-        every = [Jobs.of(pool.jobs) for pool in pools if isinstance(pool, Pool)]
-        told = [(jobs.ids.hashes() ^ jobs.column("start_ns"))[jobs.column("start_ns") != UNTOLD] for jobs in every]
-        keys.append(np.concatenate([np.zeros(0, np.int64), *told]))
-    return bool(np.isin(keys[0], keys[1]).any())
+def _keys(found: Sequence[Loaded]) -> NDArray[np.int64]:
+    """Return a number for each job that began: equal where number and beginning are."""
+    every = [Jobs.of(pool.jobs) for pool in found if isinstance(pool, Pool)]
+    told = [(jobs.ids.hashes() ^ jobs.column("start_ns"))[jobs.column("start_ns") != UNTOLD] for jobs in every]
+    return np.concatenate([np.zeros(0, np.int64), *told])
 
 
 def nothing_in(folder: Path, why: str, step: str | None = None) -> SourceError:
