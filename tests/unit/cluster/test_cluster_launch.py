@@ -202,8 +202,10 @@ while "later" not in hellos:
     assert launcher.ended("later") is None
     time.sleep(0.05)
 launcher.kill("s")
+while launcher.ended("s") is None:  # Ray kills from another process: a short run could end before it
+    time.sleep(0.01)
 try:
-    cluster.drive(ids)
+    last = cluster.drive(ids).recovered
 except RuntimeError as error:
     last = str(error)
 cluster.close()
