@@ -90,13 +90,17 @@ class End(Event, frozen=True, kw_only=True, tag="end"):
 
 
 class Span(Event, frozen=True, kw_only=True, tag="span"):
-    """A whole interval in one line. A background one takes no time from the ledger."""
+    """A whole interval in one line. A background one takes no time from the ledger.
+
+    An inferred one nobody recorded under that name: it was worked out from other times.
+    """
 
     category: str
     start: int
     end: int
     ok: bool = True
     background: bool = False
+    inferred: bool = False
 
 
 class Step(Event, frozen=True, kw_only=True, tag="step"):

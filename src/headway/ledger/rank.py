@@ -125,7 +125,7 @@ def _share(line: Timeline, gaps: Sequence[Gap | None], begin_ns: int, end_ns: in
         released_ns=released * devices,
         waits_ns={phase: ns * devices for phase, ns in waits.items() if ns},
         steps=line.steps(begin_ns + to_mono, end_ns + to_mono),
-        inferred=frozenset({"compile"} if amounts["compile"] and line.compiled else ()),
+        inferred=frozenset(name for name in line.inferred if amounts[name]),
         attempts=1,
         ranks=1,
         devices=devices,

@@ -94,6 +94,12 @@ class Timeline:
         return first, inverse.reshape(-1)
 
     @cached_property
+    def inferred(self) -> frozenset[str]:
+        """Categories of time that nobody recorded under that name."""
+        worked_out = {span.category for span in self.facts.spans if span.inferred}
+        return frozenset(worked_out | {"compile"} if self.compiled else worked_out)
+
+    @cached_property
     def _begun(self) -> tuple[Ints, NDArray[np.int8], Ints]:
         """When each distinct step began, ascending, its state and its number, ``(n,)`` each."""
         first, _ = self.numbers()

@@ -208,7 +208,7 @@ class _Log:
             elif index >= 0:
                 when = None if at[place] < 0 else int(at[place]) - usual
                 beyond, number = int(took[place]) - usual, int(line[place])
-                self.steps.span(extra[int(step[place])], line=number, at_ns=when, took_ns=beyond)
+                self.steps.span(extra[int(step[place])], line=number, at_ns=when, took_ns=beyond, inferred=True)
                 took[place] = usual
         if len(step) and 0 < self.planned <= int(step.max()) + 1:
             self.steps.close("finished", line=int(line.max()) + 1, at_ns=int(at.max()) if at.max() >= 0 else None)

@@ -284,7 +284,7 @@ class _Iterations:
             if ns:
                 begin = None if at[place] == UNKNOWN else int(at[place]) - int(own[place])
                 for name, length in _split(ns, evaluation, first=is_first):
-                    self.log.span(name, line=int(line[place]), took_ns=length, at_ns=begin)
+                    self.log.span(name, line=int(line[place]), took_ns=length, at_ns=begin, inferred=True)
             elif index >= 0:
                 before = int(step[place]) if place < n else int(step[-1]) + 1 if n else 0
                 self._mark(self.marks[index], before)

@@ -495,6 +495,24 @@ def test_nanogpt_without_a_good_mfu_nothing_is_said_of_p(tmp_path, mfu):
     assert ledger.program is None
 
 
+def test_nanogpt_what_a_first_iteration_took_beyond_the_others_is_no_loss_below_the_peak(tmp_path):
+    """Also where each line stands for ten iterations but the first."""
+    mfu = ", mfu 40.00%"
+    text = iters((0, 60_000.0, mfu), *((10 * n, 1000.0, mfu) for n in range(1, 10)))
+    _, ledger = of_text(NanoGPT(), tmp_path, text)
+    assert ledger.seconds == pytest.approx({"productive": 91 * 0.4, "below_peak": 91 * 0.6, "compile": 59.0})
+    assert (ledger.program, ledger.inferred) == (pytest.approx(0.4), {"compile"})
+
+
+def test_nanogpt_what_is_worked_out_is_called_inferred(tmp_path):
+    evaluated = "step {}: train loss 2.0, val loss 2.1\n"
+    text = evaluated.format(0) + iters((0, 9000.0, "")) + iters(*((n, 1000.0, "") for n in range(1, 5)))
+    text += evaluated.format(5) + iters((5, 3000.0, "")) + iters((6, 1000.0, ""))
+    _, ledger = of_text(NanoGPT(), tmp_path, text)
+    assert ledger.inferred == {"evaluation", "compile"}
+    assert ledger.seconds == pytest.approx({"productive": 7.0, "evaluation": 4.0, "compile": 6.0})
+
+
 def test_nanogpt_with_a_clock(tmp_path):
     text = "".join(
         f"[2024-05-01 10:00:{20 + k:02d},000][trainer][INFO] - [RANK 0] iter {k}: loss 3.0, time 0.75s\n"
@@ -538,13 +556,14 @@ def test_titan_sample():
             "checkpoint_save": 3.99,
             "shutdown": 2.006,
             "unaccounted": 0.01,
-            "below_peak": 12 * 0.98 + 9 * 0.6 + 10 * 0.6 + (10 - 0.32 * 12) + 10 * 0.6,
-            "productive": 12 * 0.02 + 9 * 0.4 + 10 * 0.4 + 0.32 * 12 + 10 * 0.4,
+            "compile": 11.0,
+            "below_peak": 0.6 + 9 * 0.6 + 10 * 0.6 + (10 - 0.32 * 12) + 10 * 0.6,
+            "productive": 0.4 + 9 * 0.4 + 10 * 0.4 + 0.32 * 12 + 10 * 0.4,
         },
         abs=1e-6,
     )
     opened = run.processes[0].open
-    assert (opened.devices, opened.accelerator, opened.rows) == (8, "NVIDIA H100", "block")
+    assert (opened.devices, opened.accelerator, opened.rows) == (8, "NVIDIA H100", "step")
     assert [event.step for event in run.processes[0].events if type(event).__name__ == "Saved"] == [20, 40]
     assert run.processes[0].events[-1].reason == "finished"
 
@@ -672,7 +691,7 @@ def test_maxtext_sample():
         "checkpoint_save": 2.0,
         "productive": 8.0,
     }
-    assert ledger.inferred == {"compile"}
+    assert ledger.inferred == {"compile", "evaluation", "checkpoint_save"}
     assert ledger.unknown == {}
     assert ledger.program is None
     assert "no year" in said(run)

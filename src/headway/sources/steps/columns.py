@@ -36,6 +36,7 @@ class Mark:
         name: The category of a span, the reason of a close.
         step: The step of a save or a restore.
         took: How long a span took [ns], or `UNKNOWN`.
+        inferred: Whether a span was worked out from other times.
         told: How many step lines were told before it.
         place: How many step lines come before it, once all are in their order.
     """
@@ -49,6 +50,7 @@ class Mark:
     timed: bool = False
     told: int = 0
     place: int = 0
+    inferred: bool = False
 
 
 @dataclass(eq=False)

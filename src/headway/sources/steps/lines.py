@@ -397,15 +397,25 @@ class StepLines:
             self.waits[phase].extend([0] * (len(self) - len(self.waits[phase])))
             self.waits[phase][-1] = took_ns
 
-    def span(self, category: str, *, line: int, at_ns: int | None = None, took_ns: int | None = None) -> None:
+    def span(
+        self,
+        category: str,
+        *,
+        line: int,
+        at_ns: int | None = None,
+        took_ns: int | None = None,
+        inferred: bool = False,
+    ) -> None:
         """Note an interval that ended with this line.
 
         Without ``took_ns`` it is what no step took between the two step lines around it, where they have times.
+        An inferred one the log does not tell: its source worked it out from other times.
         """
         if took_ns is not None and not 0 <= took_ns <= LONGEST:
             self.bad.add(f"no {category}, left out", line, "its time is out of range")
             return
-        self._mark(Mark("span", line, category, took=UNKNOWN if took_ns is None else took_ns), at_ns)
+        took = UNKNOWN if took_ns is None else took_ns
+        self._mark(Mark("span", line, category, took=took, inferred=inferred), at_ns)
 
     def saved(self, step: int, *, line: int, at_ns: int | None = None) -> None:
         """Note that progress through a step is durable."""
@@ -479,7 +489,8 @@ class StepLines:
             asked: What the reader says.
             devices: How many devices the log says there were; None: it does not say.
             accelerator: What they are.
-            rows: What a row is, see `headway.events.ROWS`; None: ``step`` where each line is one step, else ``block``.
+            rows: What a row is, see `headway.events.ROWS`; None: ``step`` in an attempt whose first line is one step,
+                else ``block``.
             stepless: Whether spans are enough.
 
         Raises:

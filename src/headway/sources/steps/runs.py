@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,6 +13,7 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Restored, Saved, Span
 from headway.ledger.history import Process, Rows, Run
+from headway.ledger.timeline import COMPILE_FROM
 from headway.sources.steps.column import Column
 from headway.sources.steps.columns import HOUR_NS, UNKNOWN, Lines, Mark, Ordering, once, parts, search
 from headway.sources.text import clean
@@ -83,13 +84,13 @@ class _Building:
         marks = self._placed_marks(lines)
         lines, attempts = self._attempts(lines, marks)
         lines.count = self._counts(lines, attempts)
-        kind = rows or ("step" if len(lines) == 0 or int(lines.count.max()) == 1 else "block")
         (self._by_clock if lines.clocked else self._end_to_end)(lines, attempts)
         expand = int(np.minimum(lines.count, EXPANDED + 1).sum()) <= EXPANDED
         if not expand:
             self.warnings.append(f"its lines stand for more than {EXPANDED} steps: each line is counted as one step")
         processes = []
         for number, attempt in enumerate(attempts):
+            kind = rows or ("step" if self._is_alone(lines, attempt, expand=expand) else "block")
             opened = Open(
                 wall_ns=0, mono_ns=0, run=name, attempt=f"a{number:03d}", devices=count or 1,
                 accelerator=None if accelerator is None else clean(accelerator), phases=(), rows=kind,
@@ -200,6 +201,11 @@ class _Building:
             self.log.usual = _commonest(apart)
         return self.log.usual
 
+    def _is_alone(self, lines: Lines, attempt: _Attempt, *, expand: bool) -> bool:
+        """Return whether an attempt's first row is one step, so that what it took beyond the later ones can be told."""
+        count = lines.count[attempt.first : attempt.last]
+        return not len(count) or int(count[0] if expand else count.max()) == 1
+
     def _first_count(self, step: int, attempt: _Attempt, usual: int) -> int:
         begun = [mark.step for mark in attempt.marks if mark.kind == "restored" and mark.step < step]
         since = max([self.log.first - 1, *begun[-1:]])
@@ -303,7 +309,8 @@ class _Building:
         if lines.clocked and last and self.log.latest is not None:
             moments.append(self.log.latest)
         events = list(self._events(lines, attempt))
-        moments += [event.end for event in events if isinstance(event, Span)]
+        spans = [event for event in events if isinstance(event, Span)]
+        moments += [moment for span in spans for moment in (span.start, span.end)]
         begin, end = min(moments, default=0), max(moments, default=0)
         closes = [mark for mark in attempt.marks if mark.kind == "close" and mark.place >= attempt.last]
         if closes:
@@ -312,6 +319,8 @@ class _Building:
         else:
             events.append(Notice(name="log_end", at=end))
         rows = _rows(lines, attempt, expand=expand)
+        if opened.rows == "step" and all(span.category != "compile" for span in spans):
+            rows = _first_usual(rows)
         opened = msgspec.structs.replace(opened, wall_ns=begin, mono_ns=begin)
         return Process(opened, tuple(events), rows)
 
@@ -325,7 +334,7 @@ class _Building:
                 yield Restored(step=mark.step, at=mark.at if first is None else min(mark.at, first))
             elif mark.kind == "span" and mark.took != UNKNOWN:
                 start = mark.at - mark.took if mark.timed else mark.at
-                yield Span(category=mark.name, start=start, end=start + mark.took)
+                yield Span(category=mark.name, start=start, end=start + mark.took, inferred=mark.inferred)
             elif mark.kind == "span":
                 gaps.setdefault(max(mark.place - attempt.first, 0), []).append(mark)
         for place, marks in gaps.items():
@@ -431,6 +440,19 @@ def _rows(lines: Lines, attempt: _Attempt, *, expand: bool) -> Rows:
         step[to], start[to], end[to] = _each(lines.step[part][some], count[some], begin, till)
         done = to.stop
     return Rows(step, start, end, {name: np.repeat(values, count) for name, values in waits.items()})
+
+
+def _first_usual(rows: Rows) -> Rows:
+    """Return the rows; what the first was below the peak is at most the median of the later ones.
+
+    What such a step took beyond the later ones is its compile time, which the ledger infers, and no loss below a peak.
+    """
+    lost = rows.waits.get("below_peak")
+    if lost is None or len(lost) <= COMPILE_FROM:
+        return rows
+    lost = lost.copy()
+    lost[0] = min(int(lost[0]), int(np.median(lost[1:])))
+    return replace(rows, waits={**rows.waits, "below_peak": lost})
 
 
 def _each(step: Ints, count: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
