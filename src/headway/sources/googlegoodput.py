@@ -280,9 +280,10 @@ class _Attempt:
             if missing:
                 self.warnings.append(f"{missing} steps are not logged: their time is in the steps before them")
             return number, at, []
+        since = np.searchsorted(self._resumed(), at, side="right")
         _, first, which = np.unique(number, return_index=True, return_inverse=True)
-        together = bool(np.all(at - at[first][which] <= TOGETHER_NS))
-        kept, marks = (np.sort(first), []) if together else _restarts(number, at)
+        together = bool(np.all((at - at[first][which] <= TOGETHER_NS) & (since == since[first][which])))
+        kept, marks = (np.sort(first), []) if together else _restarts(number, at, since)
         if repeats := len(number) - len(kept):
             self.warnings.append(
                 f"{repeats} steps are reported again, as by another host, and count once from their first report; "
@@ -290,10 +291,16 @@ class _Attempt:
             )
         if marks:
             self.warnings.append(
-                f"{len(marks)} times the steps begin again at a lower number without a job_start_time: "
-                "a restart inside the process, and what it redid is rollback"
+                "without a job_start_time the steps begin again at a lower number, "
+                f"{len(marks)} time{'s' * (len(marks) > 1)}: a restart inside the process, and what it redid is rollback"
             )
         return number[kept], at[kept], marks
+
+    def _resumed(self) -> Ints:
+        """Return when what is elastic was about to go on: what is reported again after that is done again."""
+        waits = pair(self.moments["elastic_wait_start"], self.moments["elastic_wait_end"])
+        left = [] if waits.left_open is None else [waits.left_open]
+        return once(np.concatenate([self.moments["elastic_wait_end"], self.moments["elastic_reinit_start"], left]))
 
     def _spans(self, end: int) -> list[Span]:
         found = [
@@ -328,18 +335,27 @@ class _Attempt:
         return clip(intervals, self.begin, end)
 
 
-def _restarts(number: Ints, at: Ints) -> tuple[Ints, list[Restored]]:
-    """Return the places of reports that count, and where the numbers went back: a step that is reported much later."""
+def _restarts(number: Ints, at: Ints, since: Ints) -> tuple[Ints, list[Restored]]:
+    """Return the places of reports that count, and where the numbers went back.
+
+    Args:
+        number: The step of each report.
+        at: When it was [ns], in order.
+        since: How often what is elastic had gone on by then.
+    """
     kept: list[int] = []
     marks: list[Restored] = []
-    seen: dict[int, int] = {}
-    for place, (step, time) in enumerate(zip(number.tolist(), at.tolist(), strict=True)):
-        if step in seen:
-            if time - seen[step] <= TOGETHER_NS:
-                continue
+    seen: dict[int, tuple[int, int]] = {}
+    lowest = int(number[0])
+    for place, (step, time, stretch) in enumerate(zip(number.tolist(), at.tolist(), since.tolist(), strict=True)):
+        past = seen.get(max(step, lowest))
+        if past is not None and (time - past[0] > TOGETHER_NS or stretch != past[1]):
             marks.append(Restored(step=step - 1, at=time))
-            seen = {}
-        seen[step] = time
+            seen, lowest = {}, step
+        elif step in seen:
+            continue
+        lowest = min(lowest, step)
+        seen[step] = (time, stretch)
         kept.append(place)
     return np.array(kept, np.int64), marks
 

@@ -133,6 +133,52 @@ def test_a_job_start_makes_an_attempt_and_a_repeated_number_alone_does_not(tmp_p
     assert any("begin again at a lower number" in warning for warning in run.warnings)
 
 
+def elastic(begin, wait_s, reinit_s, kind="elastic_slice_down"):
+    """Return the entries of a wait for slices and of what is set up anew after it."""
+    return [
+        entry(elastic_wait_event_type=kind, elastic_wait_start_time=begin),
+        entry(elastic_wait_event_type=kind, elastic_wait_end_time=begin + wait_s),
+        entry(elastic_reinit_start_time=begin + wait_s),
+        entry(elastic_reinit_end_time=begin + wait_s + reinit_s),
+    ]
+
+
+def numbered(begin, steps, step_s=5.0):
+    return [entry(step_count=step, step_start_time=begin + step_s * place) for place, step in enumerate(steps)]
+
+
+@pytest.mark.parametrize("left_out", [(), (1,), (0, 1), (2, 3), (1, 2, 3)])
+def test_what_is_done_again_soon_after_a_slice_was_lost_is_rollback(tmp_path, left_out):
+    events = [one for place, one in enumerate(elastic(T0 + 23, 4, 3)) if place not in left_out]
+    again = numbered(T0 + 30, range(1, 6))
+    (run,) = read(tmp_path, lines([entry(job_start_time=T0), *numbered(T0, range(5)), *events, *again]))
+    ledger = account(run)
+    assert (ledger.steps.rolled_back, ledger.steps.retained) == (4, 5)
+    assert not any("another host" in warning for warning in run.warnings)
+    if not left_out:
+        assert ledger.seconds == pytest.approx(
+            {"productive": 25.0, "rollback": 18.0, "custom:elastic_wait": 4.0, "custom:elastic_reinit": 3.0}
+        )
+
+
+def test_what_another_host_reports_while_slices_are_waited_for_is_not_done_again(tmp_path):
+    other = [entry(step_count=4, step_start_time=T0 + 24), entry(step_count=5, step_start_time=T0 + 30.5)]
+    events = elastic(T0 + 23, 4, 2, "elastic_scale_up")
+    steps = [*numbered(T0, range(5)), *other, *numbered(T0 + 30, range(5, 8))]
+    (run,) = read(tmp_path, lines([entry(job_start_time=T0), *events, *steps]))
+    assert (account(run).steps.rolled_back, account(run).steps.executed) == (0, 7)
+    assert any("2 steps are reported again" in warning for warning in run.warnings)
+
+
+def test_a_second_restart_at_a_lower_number_rolls_back_from_there(tmp_path):
+    steps = [*numbered(T0, range(5)), *numbered(T0 + 40, range(3, 6)), *numbered(T0 + 70, range(1, 8))]
+    events = [*elastic(T0 + 25, 5, 5), *elastic(T0 + 57, 5, 5)]
+    (run,) = read(tmp_path, lines([entry(job_start_time=T0), *steps, *events]))
+    ledger = account(run)
+    assert [mark.step for mark in run.processes[0].events if hasattr(mark, "step")] == [2, 0]
+    assert (ledger.steps.rolled_back, ledger.steps.retained) == (7, 7)
+
+
 def test_known_custom_events_and_loading_inside_steps(tmp_path):
     entries, _ = attempt(T0, range(10), end=True)
     step = T0 + 105 + 30 + 10
