@@ -290,9 +290,10 @@ class _Attempt:
                 "data loading is the time that any of these hosts reported"
             )
         if marks:
+            often = f"{len(marks)} time{'s' * (len(marks) > 1)}"
             self.warnings.append(
-                "without a job_start_time the steps begin again at a lower number, "
-                f"{len(marks)} time{'s' * (len(marks) > 1)}: a restart inside the process, and what it redid is rollback"
+                f"without a job_start_time the steps begin again at a lower number, {often}: "
+                "a restart inside the process, and what it redid is rollback"
             )
         return number[kept], at[kept], marks
 
