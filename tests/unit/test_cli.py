@@ -291,3 +291,31 @@ def test_what_can_be_split_is_and_the_rest_is_whole(log, tmp_path, capsys):
     assert ("rank" in run["by"], list(pool["by"])) == (True, ["state"])
     assert main(["report", str(log), "--by", "user"]) == 2
     assert "[bad-split]" in capsys.readouterr().err
+
+
+def test_an_option_that_is_of_nothing_that_was_read_is_said(log, capsys):
+    assert main(["report", str(log), "--slo", "ttft:500ms", "--capacity", "8", "--mapping", "m.toml", "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["runs"][0]["run"] == "r1"
+    assert [line.split(" changes nothing: what was read is ") for line in said.err.splitlines()] == [
+        ["warning: --slo", "no test of a server"],
+        ["warning: --capacity", "no pool"],
+        ["warning: --mapping", "no table"],
+    ]
+    assert main(["report", str(log), "--devices", "2", "--by", "rank", "--every", "1h", "--price", "1 EUR/h"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_who_held_a_pool_is_shown_with_the_waits_of_their_jobs(tmp_path, capsys):
+    rows = [
+        "1|ana|COMPLETED|2024-01-01T00:00:00|2024-01-01T00:30:00|2024-01-01T01:30:00|gres/gpu=8|gres/gpu=8",
+        "2|bo|PENDING|2024-01-01T01:00:00|Unknown|Unknown||gres/gpu=8",
+    ]
+    (tmp_path / "jobs").write_text("\n".join(["JobID|User|State|Submit|Start|End|AllocTRES|ReqTRES", *rows]) + "\n")
+    (pool,) = report(tmp_path / "jobs", "--by", "user")["runs"]
+    ana, bo = pool["by"]["user"]["ana"], pool["by"]["user"]["bo"]
+    assert (ana["jobs"], ana["queue"]["n_ran"], "jobs" in bo, bo["queue"]["n_ran"]) == (1, 1, False, 0)
+    assert main(["report", str(tmp_path / "jobs"), "--by", "user"]) == 0
+    page = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["user", "held", "share", "jobs", "mean", "wait", "never", "ran"] in page
+    assert ["bo", "0.0", "s", "0.0", "%", "0", "-", "1"] in page

@@ -46,6 +46,22 @@ def test_free_devices_are_queued_as_far_as_jobs_asked_for_them_and_unallocated_b
     assert (ledger.queue.n_ran, ledger.queue.max_s, ledger.queue.mean_s) == (2, 3 * 3600, 1.5 * 3600)
 
 
+def test_a_split_tells_whose_jobs_waited_also_of_those_that_hold_nothing():
+    jobs = [
+        job(1, 4, 2, submit=0, user="ana"), job(4, 6, 3, submit=1, user="ana"), job(2, 3, submit=2, user="bo"),
+        job(None, None, 8, submit=3, user="eve", state="pending"), job(5, 6, user="dan"),
+    ]  # fmt: skip
+    pieces = account(Pool("p", "slurm", jobs)).by("user")
+    assert {user: (one.jobs, one.held_ns / H) for user, one in pieces.items()} == {
+        "ana": (2, 12.0), "bo": (1, 1.0), "eve": (0, 0.0), "dan": (1, 1.0),
+    }  # fmt: skip
+    told = {
+        user: one.queue and (one.queue.n_ran, one.queue.n_never_ran, one.queue.mean_s) for user, one in pieces.items()
+    }
+    assert told == {"ana": (2, 0, 2 * 3600), "bo": (1, 0, 0), "eve": (0, 1, 0), "dan": None}
+    assert {(one.attempts, one.ranks) for one in pieces.values()} == {(0, 0)}
+
+
 def test_what_is_out_of_service_is_drained_unless_it_is_held():
     pool = Pool("p", "slurm", [job(0, 2, 3)], 4, [Outage(2, 0, 3 * H)], begin_ns=0, end_ns=4 * H)
     assert hours(account(pool)) == {"allocated": 6.0, "drained": 2.0 + 2.0, "unallocated": 2.0 + 4.0}

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 MAX_WINDOWS: Final = 10_000
 """More windows than that are a slip of the unit, and nobody reads them."""
 
+_NOUNS: Final = {"Run": "run", "Pool": "pool", "Served": "test of a server", "table": "table"}
+_NEEDED: Final = {
+    "--slo": ("Served",),
+    "--devices": ("Run", "Served"),
+    "--capacity": ("Pool",),
+    "--mapping": ("table",),
+}
+"""Of which of them an option is; the others are of runs and pools."""
+
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=str))
@@ -134,10 +143,24 @@ def show(
 
         targets = parse_slo(slo)
     found = load_all(paths, devices=devices, capacity=capacity, mapping=mapping, zone=zone)
+    of_time = {"--until": until, "--every": every, "--last": last, "--by": by, "--price": price}
+    given = {"--slo": slo, "--devices": devices, "--capacity": capacity, "--mapping": mapping, **of_time}
+    for said in _in_vain(found, [option for option, value in given.items() if value is not None]):
+        click.echo(f"warning: {said}", err=True)
     entries = [cut.entry(one) for one in found if not isinstance(one, Served)]
     split_key(entries, by)
     served = [one for one in found if isinstance(one, Served)]
     _print(entries, options, served, targets, err=err, as_json=as_json)
+
+
+def _in_vain(found: Sequence[Run | Pool | Served], given: Sequence[str]) -> Iterator[str]:
+    """Yield which of the given options are of something that was not read."""
+    kinds = {type(one).__name__ for one in found}
+    kinds |= {"table"} if any(one.source == "table" for one in found) else set()
+    for option in given:
+        needed = _NEEDED.get(option, ("Run", "Pool"))
+        if kinds.isdisjoint(needed):
+            yield f"{option} changes nothing: what was read is no {' and no '.join(_NOUNS[kind] for kind in needed)}"
 
 
 def _instant(text: str) -> int:

@@ -122,6 +122,7 @@ class Ledger:
         stall: The longest wait of one retained step; None where none waited.
         jobs: How many jobs of a pool got devices.
         queue: How long the jobs of a pool waited; None of a run.
+        queues: Told one of the labels of `Part`, returns by that label how long the jobs of a pool waited.
         unknown: Factors that its source cannot tell, each with the reason.
         energy_j: What the devices took, where that was metered [J].
         runs: Names of the runs in it.
@@ -155,6 +156,7 @@ class Ledger:
     energy_j: float | None = None
     runs: tuple[str, ...] = ()
     measure: Callable[[int, int], Ledger] | None = field(default=None, repr=False)
+    queues: Callable[[str], Mapping[str, Queue]] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Check the law: the categories sum to the window, exactly.
@@ -256,7 +258,12 @@ class Ledger:
         for part in self.parts:
             own = {"rank": str(part.rank), "attempt": part.attempt} if not part.labels else part.labels
             groups.setdefault(own.get(key, ""), []).append(part)
-        return {name: replace(_group(parts), unknown=self.unknown) for name, parts in groups.items()}
+        queues = self.queues(key) if self.queues is not None and key not in {"rank", "attempt"} else {}
+        for name in queues:  # also of those whose jobs only wait
+            groups.setdefault(name, [])
+        return {
+            name: replace(_group(parts), unknown=self.unknown, queue=queues.get(name)) for name, parts in groups.items()
+        }
 
     def windows(self, every_ns: int | None = None, last_ns: int | None = None) -> Iterator[Ledger]:
         """Yield the ledgers of windows on the wall clock, each measuring the window itself.
@@ -348,11 +355,12 @@ def combine(ledgers: Sequence[Ledger]) -> Ledger:
 def _group(parts: Sequence[Part]) -> Ledger:
     """Return the parts as one ledger; a rank of several attempts is one rank, and its devices are the same."""
     devices: dict[int, int] = {}
-    for part in parts:
+    own = [part for part in parts if not part.labels]  # a job of a pool is neither rank nor attempt
+    for part in own:
         devices[part.rank] = max(part.ledger.devices, devices.get(part.rank, 0))
     return replace(
         combine([part.ledger for part in parts]),
-        attempts=len({part.attempt for part in parts}),
+        attempts=len({part.attempt for part in own}),
         ranks=len(devices),
         devices=sum(devices.values()),
         parts=tuple(parts),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -55,7 +56,8 @@ def account_pool(pool: Pool, until_ns: int | None = None) -> Ledger:
     ledger = history.measure(begin, end)
     return replace(
         ledger,
-        queue=_queue(jobs),
+        queue=_queues(jobs).get(""),
+        queues=partial(_queues, jobs),
         warnings=(*history.too_small(ledger), *history.warnings()),
         measure=history.measure,
     )
@@ -78,7 +80,7 @@ class _History:
         assert amounts["allocated"] == held.total()  # noqa: S101 - two ways to count what jobs held
         whole = _devices_ns(amounts)
         parts = tuple(
-            Part(0, "", _held(ns, self.pool.name), labels=dict(zip(LABELS, key, strict=True)))
+            Part(0, "", _held(ns, self.pool.name, n_jobs[key]), labels=dict(zip(LABELS, key, strict=True)))
             for key, ns in _devices_ns(held, whole["allocated"]).items()
         )
         return Ledger(
@@ -86,7 +88,7 @@ class _History:
             held_ns=whole["allocated"],
             offered_ns=sum(whole.values()) if sized else None,
             devices=self.pool.devices or 0,
-            jobs=n_jobs,
+            jobs=n_jobs.total(),
             unknown={"R": NOT_INSIDE},
             parts=parts,
             start_ns=begin,
@@ -94,22 +96,24 @@ class _History:
             runs=(self.pool.name,),
         )
 
-    def _held(self, begin: int, end: int) -> tuple[Counter[tuple[str, ...]], int]:
+    def _held(self, begin: int, end: int) -> tuple[Counter[tuple[str, ...]], Counter[tuple[str, ...]]]:
         """Return what jobs held in a window by their labels [device-ns / 1000], and how many held some."""
-        held = Counter[tuple[int, ...]]()
-        n_jobs = 0
+        held, n_jobs = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
         labels = [self.jobs.column(name) for name in LABELS]
         for part in self._parts():
             since, until, milli = self._running(part)
             low, high = np.maximum(since, begin), np.minimum(until, end)
             places = np.flatnonzero((low < high) & (milli > 0))
-            n_jobs += len(places)
-            keys = zip(*(column[part][places].tolist() for column in labels), strict=True)
+            keys = list(zip(*(column[part][places].tolist() for column in labels), strict=True))
+            n_jobs.update(keys)
             lengths = (high[places] - low[places]).tolist()
             for key, length, amount in zip(keys, lengths, milli[places].tolist(), strict=True):
                 held[key] += length * amount
+        return self._worded(held), self._worded(n_jobs)
+
+    def _worded(self, counts: Mapping[tuple[int, ...], int]) -> Counter[tuple[str, ...]]:
         words = self.jobs.words
-        return Counter({tuple(words[place] for place in key): amount for key, amount in held.items()}), n_jobs
+        return Counter({tuple(words[place] for place in key): count for key, count in counts.items()})
 
     def _parts(self) -> Iterator[slice]:
         for first in range(0, len(self.jobs), _AT_ONCE):
@@ -214,8 +218,8 @@ class _History:
         return most / 1000
 
 
-def _held(ns: int, name: str) -> Ledger:
-    return Ledger({"allocated": ns} if ns else {}, held_ns=ns, unknown={"R": NOT_INSIDE}, runs=(name,))
+def _held(ns: int, name: str, n_jobs: int = 0) -> Ledger:
+    return Ledger({"allocated": ns}, held_ns=ns, jobs=n_jobs, unknown={"R": NOT_INSIDE}, runs=(name,))
 
 
 def _of_totals(pool: Pool, totals_ns: Mapping[str, int]) -> Ledger:
@@ -225,19 +229,29 @@ def _of_totals(pool: Pool, totals_ns: Mapping[str, int]) -> Ledger:
     return replace(whole, parts=parts, devices=pool.devices or 0, warnings=tuple(pool.warnings))
 
 
-def _queue(jobs: Jobs) -> Queue | None:
-    """Return how long jobs that asked for devices waited; None where no file says when they were submitted."""
+def _queues(jobs: Jobs, key: str | None = None) -> dict[str, Queue]:
+    """Return by a label how long the jobs waited that asked for devices and of which it is told when; None: of all."""
     submit, start = jobs.column("submit_ns"), jobs.column("start_ns")
-    asked = (jobs.column("milli") != 0) & (submit != UNTOLD)
-    if not asked.any():
-        return None
-    ran = asked & (start != UNTOLD)
-    waits = start[ran] - submit[ran]
-    waits = waits[waits >= 0]
-    spread = waits if len(waits) else np.zeros(1, np.int64)
+    asked = np.flatnonzero((jobs.column("milli") != 0) & (submit != UNTOLD))
+    if not len(asked):
+        return {}
+    waits = np.where(start[asked] == UNTOLD, UNTOLD, start[asked] - submit[asked])
+    if key is None:
+        return {"": _queue(waits)}
+    word = jobs.column(key)[asked]
+    order = np.argsort(word, kind="stable")
+    found, first = np.unique(word[order], return_index=True)
+    each = np.split(waits[order], first[1:])
+    return {jobs.words[place]: _queue(own) for place, own in zip(found.tolist(), each, strict=True)}
+
+
+def _queue(waits: Ints) -> Queue:
+    """Return what waits come to [ns]; `UNTOLD` is of a job that never ran."""
+    ran = waits[waits >= 0]
+    spread = ran if len(ran) else np.zeros(1, np.int64)
     return Queue(
-        n_ran=len(waits),
-        n_never_ran=int(asked.sum() - ran.sum()),
+        n_ran=len(ran),
+        n_never_ran=int(np.count_nonzero(waits == UNTOLD)),
         mean_s=float(spread.mean()) / NS_PER_S,
         median_s=float(np.median(spread)) / NS_PER_S,
         p99_s=float(np.percentile(spread, 99)) / NS_PER_S,

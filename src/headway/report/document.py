@@ -92,22 +92,25 @@ def _run(entry: Entry, options: Options) -> dict[str, Any]:
 def _beside(ledger: Ledger) -> dict[str, Any]:
     """Return what only some ledgers have: factors that their source cannot tell, a queue, energy."""
     there: dict[str, Any] = {"unknown": dict(ledger.unknown)} if ledger.unknown else {}
-    if ledger.queue is not None:
-        there["queue"] = asdict(ledger.queue)
-    if ledger.jobs:
-        there["jobs"] = ledger.jobs
     if ledger.energy_j is not None:
         there["energy_j"] = ledger.energy_j
-    return there
+    return there | _jobs(ledger)
+
+
+def _jobs(ledger: Ledger) -> dict[str, Any]:
+    """Return what a pool has and a run has not: its jobs and their queue."""
+    queue = {} if ledger.queue is None else {"queue": asdict(ledger.queue)}
+    return {**queue, "jobs": ledger.jobs} if ledger.jobs else queue
 
 
 def _pieces(ledger: Ledger, key: str) -> dict[str, Any]:
-    """Each rank or attempt; of an attempt also why its ranks closed."""
+    """Each rank or attempt; of an attempt also why its ranks closed. Of a pool each label, with its jobs."""
     ended = endings(ledger) if key == "attempt" else {}
     return {
         _clean(name): {
             **_figures(part),
             "steps": _steps(part),
+            **_jobs(part),
             **({"ended": ended[name]} if name in ended else {}),
         }
         for name, part in split(ledger, key).items()

@@ -79,7 +79,8 @@ def factors(ledger: Ledger) -> tuple[str, str]:
         known.append(f"{', '.join(missing)} not measured")
     missing = [name for name in missing if name not in ledger.unknown]
     if ledger.of_pool:
-        return "   ".join(known), "S needs the number of devices: --capacity" if "S" in missing else ""
+        need = "what jobs held: their scheduler's log" if ledger.devices else "the number of devices: --capacity"
+        return "   ".join(known), f"S needs {need}" if "S" in missing else ""
     needs = [f"{name} needs {_TO_GIVE[name]}" for name in missing[:1]]
     needs += [f"{name} {_TO_GIVE[name]}" for name in missing[1:]]
     return "   ".join(known), ", ".join(needs)

@@ -86,7 +86,8 @@ class Page:
         blocks += self._ranks(ledger)
         by = shown_by(ledger, self._options.by)
         if by is not None and ledger.of_pool:
-            blocks += [Text(), self._shares(by, split(ledger, by), self._costs(ledger))]
+            pieces = split(ledger, by)
+            blocks += [Text(), self._shares(by, pieces, self._costs(ledger))] if pieces else []
         elif by is not None:
             ended = endings(ledger) if by == "attempt" else {}
             blocks += [Text(), self._pieces(by, list(split(ledger, by).items()), ended)]
@@ -202,23 +203,29 @@ class Page:
         return Padding(table, (0, 0, 0, 2))
 
     def _shares(self, title: str, pieces: Mapping[str, Ledger], costs: Costs | None) -> RenderableType:
-        """Who held a pool, the most first, and what that cost."""
+        """Who held a pool, the most first, what that cost, and how long their jobs waited."""
         whole = sum(piece.held_ns for piece in pieces.values()) or 1
-        table = _grid("left", "right", "right", *(["right"] if costs else []), "left")
-        head = (title, "held", "share", *(["cost"] if costs else []), "")
-        table.add_row(*(Text(word, style="dim") for word in head))
         shown = list(pieces.items())[:_MOST_SHARES]
+        waited = any(piece.queue is not None for _, piece in shown)
+        never = any(piece.queue is not None and piece.queue.n_never_ran for _, piece in shown)
+        more = [*(["cost"] if costs else []), *(["jobs", "mean wait"] if waited else []), *(["never ran"] * never)]
+        table = _grid("left", "right", "right", *("right" for _ in more), "left")
+        table.add_row(*(Text(word, style="dim") for word in (title, "held", "share", *more, "")))
         for name, piece in shown:
-            share = piece.held_ns / whole
+            share, queue = piece.held_ns / whole, piece.queue
             label = self._glyphs.shorten(self._glyphs.clean(name) or "not said", _PIECE_WIDTH)
-            cells = [Text(label), Text(_show(piece.held_ns)), Text(show_percent(share))]
-            cells += [Text(costs.show(piece.held_ns / NS_PER_S))] if costs else []
-            table.add_row(*cells, Text(self._glyphs.bar(share, 24), style="green"))
+            cells = [label, _show(piece.held_ns), show_percent(share)]
+            cells += [costs.show(piece.held_ns / NS_PER_S)] if costs else []
+            if waited:
+                cells += [str(piece.jobs), show_seconds(queue.mean_s) if queue is not None and queue.n_ran else "-"]
+            if never:
+                cells += [str(queue.n_never_ran) if queue is not None else "-"]
+            table.add_row(*map(Text, cells), Text(self._glyphs.bar(share, 16 if waited else 24), style="green"))
         if len(pieces) > len(shown):
             rest = sum(piece.held_ns for piece in list(pieces.values())[len(shown) :])
-            cells = [Text(f"{len(pieces) - len(shown)} more"), Text(_show(rest)), Text(show_percent(rest / whole))]
-            cells += [Text(costs.show(rest / NS_PER_S))] if costs else []
-            table.add_row(*cells)
+            cells = [f"{len(pieces) - len(shown)} more", _show(rest), show_percent(rest / whole)]
+            cells += [costs.show(rest / NS_PER_S)] if costs else []
+            table.add_row(*map(Text, cells))
         return Padding(table, (0, 0, 0, 2))
 
     def _changes(self, changes: Sequence[tuple[str, Change]], ledger: Ledger) -> list[RenderableType]:
