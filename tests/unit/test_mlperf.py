@@ -265,3 +265,108 @@ def test_a_log_in_which_no_run_begins_is_an_error(tmp_path):
 def test_the_mark_may_come_after_much_else(tmp_path):
     (run,) = read(tmp_path, ["shell " * 10] * 100_000 + run_of())
     assert run.source == "mlperf"
+
+
+def block(number, began, ended=None, kind="block"):
+    key = "first_epoch_num" if kind == "block" else "epoch_num"
+    marks = [entry(began, f"{kind}_start", **{key: number})]
+    return [*marks, *([] if ended is None else [entry(ended, f"{kind}_stop", **{key: number})])]
+
+
+def test_blocks_that_overlap_belong_together_by_the_number_of_their_epoch(tmp_path):
+    marks = [*block(1, 2000, 5000), *block(2, 4000, 7000), *block(3, 6500, 9000), *block(4, 8000)]
+    for seed in range(9):
+        random.Random(seed).shuffle(marks)
+        _, _, steps = facts(read(tmp_path, run_of(*marks, *marks[:seed]))[0])
+        assert steps == [
+            (begin * MS, end * MS) for begin, end in [(2000, 4000), (4000, 6500), (6500, 8000), (8000, 10000)]
+        ]
+
+
+def test_evaluations_that_run_behind_the_training_are_counted_whole(tmp_path):
+    marks = [*block(1, 2000, 6000), *block(2, 4000, 9000)]
+    evals = [*block(1, 4500, 6000, "eval"), *block(2, 5500, 8000, "eval")]
+    (run,) = read(tmp_path, run_of(*marks, *evals))
+    assert account(run).seconds == {"startup": 1.0, "productive": 3.5, "evaluation": 3.5, "shutdown": 1.0}
+
+
+def test_numbers_that_do_not_tell_what_belongs_together_are_not_used(tmp_path):
+    one = [entry(2000, "block_start", first_epoch_num=0), entry(2500, "block_start", first_epoch_num=1)]
+    stops = [entry(5000, "block_stop", first_epoch_num=7), entry(6000, "block_stop", first_epoch_num=9)]
+    assert facts(read(tmp_path, run_of(*one, *stops))[0])[2] == [(2000 * MS, 5000 * MS)]
+    again = [*block(0, 2000, 3000), *block(0, 4000, 6000), *block(0, 5000)]
+    assert facts(read(tmp_path, run_of(*again))[0])[2] == [(2000 * MS, 3000 * MS), (4000 * MS, 6000 * MS)]
+
+
+def test_evaluations_that_each_rank_tells_are_no_evaluations_without_a_start(tmp_path):
+    ranks = [*BLOCKS, *(entry(5000 + n, "eval_start") for n in (4, 9)), *(entry(6000 + n, "eval_stop") for n in (3, 8))]
+    (run,) = read(tmp_path, run_of(*ranks))
+    assert account(run).seconds["evaluation"] == 1.0
+    assert not run.processes[0].warnings
+    (run,) = read(tmp_path, run_of(*ranks, entry(8000, "eval_stop")))
+    assert any("1 eval_stop without eval_start" in text for text in run.processes[0].warnings)
+
+
+def test_what_is_staged_inside_the_run_has_its_name(tmp_path):
+    marks = [entry(2000, "staging_start"), entry(3000, "staging_stop"), entry(4000, "epoch_start")]
+    ledger = account(read(tmp_path, run_of(*marks, entry(9000, "epoch_stop")))[0])
+    assert ledger.seconds == {
+        "startup": 1.0, "productive": 5.0, "custom:staging": 1.0, "unaccounted": 1.0, "shutdown": 1.0,
+    }  # fmt: skip
+
+
+def older(line):
+    found = json.loads(line.partition(" ")[2])
+    said = json.dumps({"value": found["value"], "metadata": found["metadata"]})
+    return f":::MLL {found['time_ms'] / 1000:.3f} {found['key']}: {said}"
+
+
+def test_lines_of_version_0_6_say_the_same(tmp_path):
+    names = [entry(0, "submission_benchmark", "transformer"), entry(0, "submission_org", "org")]
+    lines = [*names, *run_of(*block(1, 2000, 5000), *block(2, 4000, 7000), *BLOCKS[2:], status="aborted")]
+    (run,) = read(tmp_path, list(map(older, lines)))
+    (same,) = read(tmp_path, lines)
+    assert (run.name, facts(run), run.warnings) == (same.name, facts(same), same.warnings)
+
+
+def v05(at, said, where="(/a b/train.py:5)"):
+    return f"RAW_:::MLPv0.5.0 gnmt {at:.9f} {where} {said}"
+
+
+def test_lines_of_version_0_5(tmp_path):
+    lines = [
+        v05(900, "run_clear_caches", "(<string>:1)"),
+        v05(1000, "run_start"),
+        v05(1001.5, "train_epoch: 0"),
+        v05(1002, 'model_hp_bias: {"dtype": "fp32"}'),
+        v05(1010, "eval_start"),
+        v05(1012, "eval_stop: 0"),
+        v05(1012, "train_epoch: 1"),
+        v05(1030.000000001, 'run_stop: {"success": true}'),
+        v05(1031, "run_final"),
+    ]
+    (run,) = read(tmp_path, lines)
+    opened, events, steps = facts(run)
+    assert (run.name, opened.wall_ns) == ("gnmt · result", 1000 * 10**9)
+    assert steps == [(1001_500 * MS, 1012_000 * MS), (1012_000 * MS, 1030_000 * MS + 1)]
+    assert repr(Span(category="evaluation", start=1010 * 10**9, end=1012 * 10**9)) in events
+    assert repr(Close(at=1030 * 10**9 + 1, reason="finished")) in events
+    (run,) = read(tmp_path, [line.replace("true", "false") for line in lines])
+    assert any("status 'aborted'" in text for text in run.processes[0].warnings)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ":::MLL 1.5 seed",
+        ":::MLL 1.5 seed: 5",
+        ":::MLL 9999999999999 seed: {}",
+        ":::MLL 999999999999 seed: {}",
+        ":::MLPv0.5.0 gnmt soon (a:1) run_start",
+        ":::MLPv0.5.0 gnmt 1.5 run_start",
+    ],
+)
+def test_odd_lines_of_older_versions_are_a_warning(tmp_path, odd):
+    (run,) = read(tmp_path, [odd, *run_of(*BLOCKS)])
+    assert len(facts(run)[2]) == 1
+    assert any("line 1 is no record, passed over" in text for text in run.warnings)

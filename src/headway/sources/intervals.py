@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 Interval = tuple[int, int]
+_NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ def once(times: ArrayLike) -> Ints:
     return column if np.all(column[1:] > column[:-1]) else np.unique(column)
 
 
-def pair(starts: ArrayLike, stops: ArrayLike, first: int | None = None) -> Paired:
+def pair(starts: ArrayLike, stops: ArrayLike, first: int | None = None, again: int = 0) -> Paired:
     """Return the intervals between starts and stops.
 
     A second start inside an interval does not begin another. A start and a stop of one time are
@@ -51,6 +52,7 @@ def pair(starts: ArrayLike, stops: ArrayLike, first: int | None = None) -> Paire
         starts: When intervals began, ``(n,)``.
         stops: When intervals ended, ``(m,)``.
         first: When the first began if its start is missing; None: such a stop has none.
+        again: A stop so soon after another one, and without a start between, is that one, told again.
 
     Example:
         >>> pair([5, 20], [20, 30]).intervals.tolist()
@@ -77,8 +79,59 @@ def pair(starts: ArrayLike, stops: ArrayLike, first: int | None = None) -> Paire
     alone = stops_here & starts_here & ~before
     found = (stops_here & before) | alone
     left = int(np.append(opened, times)[begins[-1]]) if len(times) and after[-1] else None
-    unmatched = int(np.count_nonzero(stops_here & ~starts_here & ~before))
+    apart = np.diff(times, prepend=times[:1] - again - 1)
+    unmatched = int(np.count_nonzero(stops_here & ~starts_here & ~before & (apart > again)))
     return Paired(np.stack([np.where(alone, times, since)[found], times[found]], axis=1), left, unmatched)
+
+
+def pair_numbered(
+    starts: Ints, stops: Ints, of_starts: Ints, of_stops: Ints, first: int | None = None
+) -> Paired | None:
+    """Return the intervals between starts and stops that have numbers; None where these tell not what is together.
+
+    An interval goes from the first start of a number to its first stop, and to the next interval's start where it has
+    no stop. Of those that overlap each ends where the next begins, so that they cover the same time.
+
+    Args:
+        starts: When intervals began, ``(n,)``.
+        stops: When intervals ended, ``(m,)``.
+        of_starts: The numbers of the starts, ``(n,)``; below 0 for none.
+        of_stops: The numbers of the stops, ``(m,)``.
+        first: When the first began if its start is missing; None: no start may be missing.
+
+    Example:
+        >>> start, stop, numbers = np.array([0, 40, 90]), np.array([60, 99]), np.array([1, 2, 3])
+        >>> found = pair_numbered(start, stop, numbers, numbers[:2])
+        >>> found.intervals.tolist(), found.left_open
+        ([[0, 40], [40, 90]], 90)
+    """
+    if not len(starts) or min(of_starts.min(), of_stops.min(initial=0)) < 0:
+        return None
+    numbers, which = np.unique(np.concatenate([of_starts, of_stops]), return_inverse=True)
+    began, began_last, ended = (np.full(len(numbers), bound) for bound in (_NEVER, -_NEVER, _NEVER))
+    np.minimum.at(began, which[: len(starts)], starts)
+    np.maximum.at(began_last, which[: len(starts)], starts)
+    np.minimum.at(ended, which[len(starts) :], stops)
+    without = np.flatnonzero(began == _NEVER)
+    if len(without):
+        place = int(without[0])
+        if (
+            first is None
+            or len(without) > 1
+            or ended[place] > min(int(starts.min()), int(np.delete(ended, place).min()))
+        ):
+            return None
+        began[place] = first
+    if (began_last > ended).any():
+        return None  # a number is used again
+    order = np.lexsort((ended, began))
+    began, ended = began[order], ended[order]
+    upto = np.append(began[1:], _NEVER)
+    ended = np.where(ended == _NEVER, upto, ended)
+    ended = np.minimum(np.maximum.accumulate(ended), upto)
+    left = int(began[-1]) if ended[-1] == _NEVER else None
+    n = len(began) - (left is not None)
+    return Paired(np.stack([began[:n], ended[:n]], axis=1), left)
 
 
 def clip(intervals: ArrayLike, begin: int, end: int) -> Ints:

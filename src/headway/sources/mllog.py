@@ -1,9 +1,14 @@
-"""Lines of MLPerf logs: ``:::MLLOG {json}`` anywhere in a line, among whatever else a job prints."""
+"""Lines of MLPerf logs: ``:::MLLOG {json}`` anywhere in a line, among whatever else a job prints.
+
+Those of v0.6 are ``:::MLL <seconds> <key>: {json}``, those of v0.5 ``:::MLPv0.5.0 <benchmark> <seconds> (<place>)
+<key>: <json>``, where the value is left out if there is none.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
+from headway.clock import NS_PER_S
 from headway.sources import files
 from headway.sources.columns import BOUND
 from headway.sources.text import Complaints, clean
@@ -21,11 +27,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MARK: Final = b":::MLLOG"
+ANY_MARK: Final = re.compile(rb":::ML(?:LOG|L \d|Pv0\.5\.\d \w)")
+"""What a line of any version holds."""
+_MARKS: Final = b":::ML"
 SYSTEM_MARK: Final = b":::SYSJSON"
 NS_PER_MS: Final = 1_000_000
 KEYS: Final = (
-    "*_stop", "block_stop", "epoch_stop", "eval_stop", "run_stop",
-    "init_start", "run_start", "block_start", "epoch_start", "eval_start", "*",
+    "*_stop", "block_stop", "epoch_stop", "eval_stop", "staging_stop", "run_stop",
+    "init_start", "run_start", "block_start", "epoch_start", "eval_start", "staging_start", "*",
 )  # fmt: skip
 """Keys whose times count, and all others, in the order in which records of one millisecond are taken."""
 FACTS: Final = ("number_of_nodes", "accelerators_per_node", "number_of_ranks")
@@ -33,11 +42,17 @@ NAMES: Final = ("submission_benchmark", "submission_org", "submission_platform")
 _KEPT: Final = frozenset((*FACTS, *NAMES))
 _PLACEHOLDER: Final = "PLACEHOLDER"
 _CODES: Final = {key: code for code, key in enumerate(KEYS) if "*" not in key}
+_CODES["train_epoch"] = _CODES["epoch_start"]  # of v0.5, which says nothing where an epoch ends
 _RUN_STOP: Final = _CODES["run_stop"]
 _OTHER_STOP: Final = 0
 _OTHER: Final = len(KEYS) - 1
 _LAST_MS: Final = BOUND // NS_PER_MS
 _BARE: Final = "without metadata"
+_NO_NUMBER: Final = -1
+_V06: Final = re.compile(rb":::MLL (\d{1,12}(?:\.\d{1,9})?) (\w{1,100}):")
+_V05: Final = re.compile(
+    rb":::MLPv0\.5\.\d (\w{1,100}) (\d{1,12}(?:\.\d{1,9})?) \([^()]{0,4096}\) (\w{1,100})(?::| |\r|\n|\Z)"
+)
 _json: Final = json.JSONDecoder()
 
 
@@ -63,11 +78,13 @@ class Records:
     Attributes:
         times: When each was written, ``(n,)`` [ns since the Unix epoch].
         codes: The place of its key in `KEYS`, ``(n,)``.
+        numbers: That of its epoch, or what stands for it, ``(n,)``; -1 where it names none.
         stops: What each ``run_stop`` says, in the same order.
     """
 
     times: NDArray[np.int64]
     codes: NDArray[np.uint8]
+    numbers: NDArray[np.int64]
     stops: Sequence[Stop] = ()
 
     def __len__(self) -> int:
@@ -76,7 +93,14 @@ class Records:
 
     def of(self, key: str) -> NDArray[np.int64]:
         """Return when the records of a key were written."""
-        return self.times[np.flatnonzero(self.codes == KEYS.index(key))]
+        return self.times[self._places(key)]
+
+    def numbers_of(self, key: str) -> NDArray[np.int64]:
+        """Return the numbers of the records of a key, in the same order."""
+        return self.numbers[self._places(key)]
+
+    def _places(self, key: str) -> NDArray[np.intp]:
+        return np.flatnonzero(self.codes == KEYS.index(key))
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +122,8 @@ class Log:
 
 class _Metadata(msgspec.Struct):
     status: Any = None
+    first_epoch_num: Any = None
+    epoch_num: Any = None
 
 
 class _Record(msgspec.Struct):
@@ -120,19 +146,31 @@ def read(path: Path) -> Log:
     said = _Said()
     system: dict[str, Any] = {}
     for number, line in files.lines(path):
+        if _MARKS not in line and SYSTEM_MARK not in line:
+            continue
         if MARK in line:
             for text in line.split(MARK)[1:]:
                 try:
-                    said.take(number, *(_usual(text, number, bad) or _any(text, number, bad)))
+                    said.take(number, _usual(text, number, bad) or _any(text, number, bad))
                 except ValueError as error:
                     bad.add("no record, passed over", number, str(error))
-        elif SYSTEM_MARK in line and not system:
+        elif _MARKS in line:
+            for mark in ANY_MARK.finditer(line):
+                try:
+                    said.older(number, line[mark.start() :])
+                except ValueError as error:
+                    bad.add("no record, passed over", number, str(error))
+        elif not system:
             system = _object(line.split(SYSTEM_MARK, 1)[1]) or {}
     return Log(said.records(), {key: value for key, (_, value) in said.facts.items()}, system, tuple(bad.sentences()))
 
 
-def _usual(text: bytes, number: int, bad: Complaints) -> tuple[int, str, object, object] | None:
-    """Return time [ns], key, value and status of a record as it mostly is; None where it must be looked at closer."""
+_Told = tuple[int, str, object, object, object]
+"""Time [ns], key, value, status and epoch of a record."""
+
+
+def _usual(text: bytes, number: int, bad: Complaints) -> _Told | None:
+    """Return what a record says as it mostly is; None where it must be looked at closer."""
     try:
         found = _decode(text[text.find(b"{") : text.rfind(b"}") + 1])
     except (ValueError, RecursionError):
@@ -142,12 +180,14 @@ def _usual(text: bytes, number: int, bad: Complaints) -> tuple[int, str, object,
         return None
     if found.metadata is None:
         bad.add(_BARE, number)
-        return at * NS_PER_MS, found.key, found.value, None
-    return at * NS_PER_MS, found.key, found.value, found.metadata.status
+        return at * NS_PER_MS, found.key, found.value, None, None
+    said = found.metadata
+    epoch = said.epoch_num if said.first_epoch_num is None else said.first_epoch_num
+    return at * NS_PER_MS, found.key, found.value, said.status, epoch
 
 
-def _any(text: bytes, number: int, bad: Complaints) -> tuple[int, str, object, object]:
-    """Return time [ns], key, value and status of a record, whatever stands around it.
+def _any(text: bytes, number: int, bad: Complaints) -> _Told:
+    """Return what a record says, whatever stands around it.
 
     Raises:
         ValueError: It is none.
@@ -162,7 +202,62 @@ def _any(text: bytes, number: int, bad: Complaints) -> tuple[int, str, object, o
     if not isinstance(metadata, dict):
         bad.add(_BARE, number)
         metadata = {}
-    return time_ns(found.get("time_ms")), key, found.get("value"), metadata.get("status")
+    return time_ns(found.get("time_ms")), key, found.get("value"), metadata.get("status"), _epoch(metadata)
+
+
+def _epoch(metadata: dict[str, Any]) -> object:
+    first = metadata.get("first_epoch_num")
+    return metadata.get("epoch_num") if first is None else first
+
+
+def _v06(text: bytes) -> _Told:
+    """Return what a record of v0.6 says.
+
+    Raises:
+        ValueError: It is none.
+    """
+    mark = _V06.match(text)
+    found = _object(text[mark.end() :]) if mark else None
+    if mark is None or found is None:
+        raise ValueError("it is no time, key and JSON")
+    metadata = found.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return _seconds_ns(mark[1]), mark[2].decode(), found.get("value"), metadata.get("status"), _epoch(metadata)
+
+
+def _v05(text: bytes) -> tuple[str, _Told]:
+    """Return the benchmark, and what a record of v0.5 says: its value is the epoch, if it is a number.
+
+    Raises:
+        ValueError: It is none.
+    """
+    mark = _V05.match(text)
+    if mark is None:
+        raise ValueError("it is no benchmark, time, place and key")
+    value: object = None
+    try:
+        value, _ = _json.raw_decode(text[mark.end() :].decode("utf-8", "replace").strip())
+    except (ValueError, RecursionError):
+        value = None
+    key, status, epoch = mark[3].decode(), None, value
+    if isinstance(value, dict):
+        epoch, success = value.get("epoch"), value.get("success")
+        if key == "run_stop" and success is not None:
+            status = "success" if success in {True, "true", "True"} else "aborted"
+    return mark[1].decode(), (_seconds_ns(mark[2]), key, value, status, epoch)
+
+
+def _seconds_ns(text: bytes) -> int:
+    """Return seconds, written with at most nine digits behind the point, as nanoseconds [ns].
+
+    Raises:
+        ValueError: 64 bits can't hold them.
+    """
+    whole, _, fraction = text.partition(b".")
+    at = int(whole) * NS_PER_S + int(fraction.ljust(9, b"0"))
+    if at > BOUND:
+        raise ValueError(f"its time, {clean(text.decode(), 40)}, is out of range")
+    return at
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
@@ -185,10 +280,25 @@ class _Said:
         self.facts: dict[str, tuple[tuple[int, str], object]] = {}
         self._times = array("q")
         self._codes = bytearray()
+        self._numbers = array("q")
         self._stops: list[Stop] = []
 
-    def take(self, line: int, at: int, key: str, value: object, status: object) -> None:
+    def older(self, line: int, text: bytes) -> None:
+        """Keep what a record of an older version says, which a line goes on with.
+
+        Raises:
+            ValueError: It is none.
+        """
+        if text.startswith(b":::MLL "):
+            self.take(line, _v06(text))
+        else:
+            benchmark, said = _v05(text)
+            self.take(line, (said[0], NAMES[0], benchmark, None, None))
+            self.take(line, said)
+
+    def take(self, line: int, told: _Told) -> None:
         """Keep what a record says."""
+        at, key, value, status, epoch = told
         code = _CODES.get(key)
         if code is None:
             code = _OTHER_STOP if key.endswith("_stop") else _OTHER
@@ -200,16 +310,31 @@ class _Said:
             self._stops.append(Stop(at, _shown(status), line))
         self._times.append(at)
         self._codes.append(code)
+        self._numbers.append(_number_of(epoch))
 
     def records(self) -> Records:
         """Return all records."""
         times, codes = np.frombuffer(self._times, np.int64), np.frombuffer(self._codes, np.uint8)
+        numbers = np.frombuffer(self._numbers, np.int64)
         later = times[1:] > times[:-1]
         later |= (times[1:] == times[:-1]) & (codes[1:] >= codes[:-1])
         if not later.all():
             order = np.lexsort((codes, times))
-            times, codes = times[order], codes[order]
-        return Records(times, codes, sorted(self._stops, key=lambda stop: (stop.time_ns, stop.status)))
+            times, codes, numbers = times[order], codes[order], numbers[order]
+        return Records(times, codes, numbers, sorted(self._stops, key=lambda stop: (stop.time_ns, stop.status)))
+
+
+def _number_of(epoch: object) -> int:
+    """Return the same number for equal epochs, which may be fractions; -1 where there is none.
+
+    Example:
+        >>> _number_of(3), _number_of(3.0), _number_of("3"), _number_of(None)
+        (3, 3, 3, -1)
+    """
+    if isinstance(epoch, str) and epoch.isdecimal() and len(epoch) < 19:
+        epoch = int(epoch)
+    is_number = isinstance(epoch, int | float) and not isinstance(epoch, bool) and not math.isnan(_small(epoch))
+    return hash(epoch) if is_number else _NO_NUMBER
 
 
 def _shown(status: object) -> str:

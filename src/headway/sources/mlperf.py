@@ -18,8 +18,8 @@ from headway.events import AnyEvent, Close, Notice, Open, Saved, Span
 from headway.ledger.history import Process, Rows, Run
 from headway.sources import files, mlperfpower
 from headway.sources.asked import Asked
-from headway.sources.intervals import clip, outside, pair
-from headway.sources.mllog import KEYS, MARK, NAMES, Log, Records, Stop, read, whole
+from headway.sources.intervals import Paired, clip, outside, pair, pair_numbered
+from headway.sources.mllog import ANY_MARK, KEYS, MARK, NAMES, Log, Records, Stop, read, whole
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 _SLACK_NS: Final = 10_000_000
 """Lines of one moment are written up to some milliseconds apart; less outside the run is not worth a word [ns]."""
+_TOLD_AGAIN_NS: Final = 1_000_000_000
+"""Several ranks say that one thing stopped within a second [ns]."""
 _PIECE: Final = 1 << 20
+_LONGEST_MARK: Final = 16
 _STOP, _INIT, _START = (KEYS.index(key) for key in ("run_stop", "init_start", "run_start"))
 _NO_EVALUATION: Final = (
     "evaluation time is not logged, there are no eval_start and eval_stop: "
@@ -47,7 +50,7 @@ class MLPerf:
         """Return why the path is no MLPerf log, or None when it is one."""
         if mlperfpower.is_power(head):
             return "it is a power log and no training log"
-        return None if MARK in head or _has_mark(path) else f"no line in it holds {MARK.decode()}"
+        return None if ANY_MARK.search(head) or _has_mark(path) else f"no line in it holds {MARK.decode()}"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
         """Return the runs of a log: one for each ``run_stop`` after which another begins."""
@@ -75,9 +78,9 @@ def _has_mark(path: Path) -> bool:
     before = b""
     with suppress(files.TornError), files.plain(path) as file:
         while piece := files.piece(file, _PIECE):
-            if MARK in before + piece:
+            if ANY_MARK.search(before + piece):
                 return True
-            before = piece[-len(MARK) :]
+            before = piece[-_LONGEST_MARK:]
     return False
 
 
@@ -87,7 +90,7 @@ def split(records: Records) -> list[Records]:
     Example:
         >>> keys = ["init_start", "init_start", "run_start", "run_stop", "init_start", "run_start"]
         >>> codes = np.array([KEYS.index(key) for key in keys], np.uint8)
-        >>> [len(segment) for segment in split(Records(np.arange(6), codes, [Stop(3, "success", 4)]))]
+        >>> [len(segment) for segment in split(Records(np.arange(6), codes, codes, [Stop(3, "success", 4)]))]
         [4, 2]
     """
     starts = records.of("run_start")
@@ -107,7 +110,9 @@ def split(records: Records) -> list[Records]:
         if begins:
             seen.add(code)
     return [
-        Records(records.times[place:after], records.codes[place:after], records.stops[n:until])
+        Records(
+            records.times[place:after], records.codes[place:after], records.numbers[place:after], records.stops[n:until]
+        )
         for (place, n), (after, until) in pairwise([*begins, (len(records), n_stops)])
     ]
 
@@ -175,6 +180,7 @@ class _Segment:
             if (first := int(steps[0, 0])) > start:
                 events.append(Span(category="unaccounted", start=start, end=first))
             events += self._evaluations(start, end)
+            events += self._staging(start, end)
         return Process(
             msgspec.structs.replace(opened, wall_ns=begin, mono_ns=begin),
             tuple(events),
@@ -213,7 +219,7 @@ class _Segment:
     def _steps(self, start: int, end: int) -> Ints:
         """Return the blocks, or the epochs where there are none, or the run, ``(n, 2)``."""
         for kind in ("block", "epoch"):
-            found = pair(self.records.of(f"{kind}_start"), self.records.of(f"{kind}_stop"), first=start)
+            found = self._paired(kind, first=start)
             intervals = found.intervals
             if found.left_open is not None and found.left_open < end:
                 intervals = np.append(intervals, [[found.left_open, end]], axis=0)
@@ -224,8 +230,22 @@ class _Segment:
         self.warnings.append("neither blocks nor epochs are logged: the whole run counts as one step")
         return clip([(start, end)], start, end)
 
+    def _paired(self, kind: str, first: int | None = None) -> Paired:
+        """Return the intervals of a kind: by the numbers of their epochs where the times alone leave it open."""
+        starts, stops = (self.records.of(f"{kind}_{what}") for what in ("start", "stop"))
+        found = pair(starts, stops, first, _TOLD_AGAIN_NS)
+        if len(found.intervals) == len(starts) == len(stops):
+            return found
+        of_starts, of_stops = (self.records.numbers_of(f"{kind}_{what}") for what in ("start", "stop"))
+        return pair_numbered(starts, stops, of_starts, of_stops, first) or found
+
+    def _staging(self, start: int, end: int) -> list[Span]:
+        """Return what HPC benchmarks stage of their data inside the run."""
+        staged = clip(self._paired("staging").intervals, start, end).tolist()
+        return [Span(category="custom:staging", start=first, end=last) for first, last in staged]
+
     def _evaluations(self, start: int, end: int) -> list[Span]:
-        found = pair(self.records.of("eval_start"), self.records.of("eval_stop"))
+        found = self._paired("eval")
         intervals = found.intervals
         if found.left_open is not None and found.left_open < end:
             intervals = np.append(intervals, [[found.left_open, end]], axis=0)

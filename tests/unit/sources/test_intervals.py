@@ -1,9 +1,10 @@
 """Intervals from starts and stops, beside a plain walk over their times."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.sources.intervals import clip, outside, pair
+from headway.sources.intervals import clip, outside, pair, pair_numbered
 
 TIMES = st.lists(st.integers(0, 12), max_size=8)
 
@@ -38,3 +39,25 @@ def test_what_is_inside_and_outside_is_all(starts, stops, begin, end):
     assert ((begin <= inside) & (inside <= end)).all()
     assert (inside[:, 0] < inside[:, 1]).all()
     assert outside(found, begin, end) + (inside[:, 1] - inside[:, 0]).sum() == (found[:, 1] - found[:, 0]).sum()
+
+
+LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1, max_size=8)
+
+
+@given(lengths=LENGTHS, seed=st.randoms(use_true_random=False))
+def test_numbered_intervals_cover_what_they_cover_and_do_not_overlap(lengths, seed):
+    rows = [(begin, begin + length, number) for number, (begin, length) in enumerate(lengths)]
+    starts, stops = rows.copy(), rows * 2
+    seed.shuffle(starts)
+    seed.shuffle(stops)
+    columns = (
+        [row[0] for row in starts],
+        [row[1] for row in stops],
+        [row[2] for row in starts],
+        [row[2] for row in stops],
+    )
+    found = pair_numbered(*map(np.array, columns))
+    assert len(found.intervals) == len(rows)
+    assert (found.intervals[1:, 0] >= found.intervals[:-1, 1]).all()
+    covered = {moment for begin, end in found.intervals.tolist() for moment in range(begin, end)}
+    assert covered == {moment for begin, end, _ in rows for moment in range(begin, end)}
