@@ -14,7 +14,9 @@ from headway.sources.slurm import fields, gpus
 from headway.sources.slurm.table import Row
 from headway.sources.text import clean
 
-_STATE: Final = re.compile(r"[A-Za-z_]+")
+_WORD: Final = re.compile(r"[a-z_]+")
+_MARKS: Final = "*~#!%$@^-+"
+"""What stands after a state: no answer, powered down, and so on."""
 _LONGEST: Final = 40
 """No state has so long a name."""
 _MOST_NAMED: Final = 10 * fields.MOST_NODES
@@ -22,27 +24,41 @@ _MOST_NAMED: Final = 10 * fields.MOST_NODES
 _SHORT, _MOST_LISTS = 500, 1 << 14
 """Lists so short [characters], and so many of them, are known again."""
 _OUT: Final = ("drain", "drng", "down", "maint", "fail", "unk", "error", "reboot", "boot", "inval", "perfctrs", "npc")
-_HELD: Final = ("alloc", "mix", "comp", "resv", "reserved", "plan", "block")
+_HELD: Final = ("alloc", "mix", "comp", "resv", "reserved", "plan", "plnd", "block")
 _IDLE: Final = ("idle", "pow", "future", "futr", "no_respond", "cloud")
 STATES: Final = (*_OUT, *_HELD, *_IDLE)
 """How the names of the states of nodes begin."""
+_BUSY: Final = ("alloc", "mix", "comp")
+"""How the states begin of nodes on which jobs run."""
+_LEAVING: Final = ("draining", "drng", "failing", "failg")
+"""How the states begin of nodes on which jobs run that get no others."""
 
 
 def node_state(text: str) -> str:
-    """Return a node's state without its marks, in lower case; nothing where it is none.
+    """Return a node's state without its marks, in lower case, of several the one that counts; nothing where it is none.
 
     Example:
         >>> node_state("drained$"), node_state("ALLOCATED*"), node_state("node7")
         ('drained', 'allocated', '')
+        >>> node_state("IDLE+DRAIN"), node_state("MIXED+CLOUD+DRAIN"), node_state("mixed+maintenance")
+        ('drained', 'draining', 'mixed')
     """
     return _STATES[text]
 
 
 def _node_state(text: str) -> str:
-    match = _STATE.match(text.strip())
-    word = match[0].lower() if match else ""
-    rest = text.strip()[len(word) :]
-    return word if len(word) < _LONGEST and word.startswith(STATES) and not rest.strip("*~#!%$@^-+") else ""
+    words = text.strip().rstrip(_MARKS).rstrip().lower().split("+")
+    if not words[0].startswith(STATES) or not all(_WORD.fullmatch(word) and len(word) < _LONGEST for word in words):
+        return ""
+    out = [word for word in words if word.startswith(_OUT) and word != "reboot_requested"]
+    if len(words) == 1 or not out:
+        return words[0]
+    word = next((word for word in out if word.startswith("dr")), out[0])
+    busy = any(word.startswith(_BUSY) for word in words)
+    if word.startswith(("drain", "fail")):
+        of = "drain" if word.startswith("drain") else "fail"
+        return f"{of}ing" if busy else {"drain": "drained"}.get(of, of)
+    return words[0] if busy and word.startswith(("maint", "reboot")) else word
 
 
 _STATES: Final = fields.Short(_node_state)
@@ -58,12 +74,30 @@ def is_out(state: str) -> bool:
     return state.startswith(_OUT)
 
 
+def is_leaving(state: str) -> bool:
+    """Return whether nodes of a state are out of service but for the jobs that still run on them.
+
+    Example:
+        >>> is_leaving("draining"), is_leaving("drained")
+        (True, False)
+    """
+    return state.startswith(_LEAVING)
+
+
 @dataclass(slots=True)
 class _Node:
     milli: int | None
     used: int | None
     state: str
     since_ns: int | None
+
+    @property
+    def lost(self) -> int:
+        """Devices that are surely out of service [1/1000]."""
+        if not is_out(self.state):
+            return 0
+        held = self.used if is_leaving(self.state) else 0
+        return 0 if held is None else max((self.milli or 0) - held, 0)
 
 
 def _sum(nodes: Iterable[_Node]) -> int:
@@ -160,7 +194,7 @@ class Nodes:
         out = Counter[int]()
         for node in self._out():
             if node.since_ns is not None:
-                out[node.since_ns] += node.milli or 0
+                out[node.since_ns] += node.lost
         return [Outage(-(-milli // 1000), since) for since, milli in sorted(out.items()) if milli]
 
     def _out(self) -> list[_Node]:
@@ -188,9 +222,16 @@ class Nodes:
             )
         elif not sized:
             yield "no column tells the devices of nodes: add GRES (%G), or give --capacity"
-        since_unknown = [node for node in self._out() if node.since_ns is None]
+        leaving = [node for node in self._out() if is_leaving(node.state)]
+        if sized and (unsure := [node for node in leaving if node.used is None]):
+            yield (
+                f"{len(unsure)} nodes with {gpus.shown(_sum(unsure))} devices were draining: jobs still ran there, and "
+                "on how many of their devices is not told, so that none is in the amounts as drained; sinfo -O with "
+                "GresUsed tells it"
+            )
+        since_unknown = [node for node in self._out() if node.since_ns is None and (node.lost or node not in leaving)]
         if since_unknown:
-            devices = f" with {gpus.shown(_sum(since_unknown))} devices" if sized else ""
+            devices = f" with {gpus.shown(sum(node.lost for node in since_unknown))} devices" if sized else ""
             yield (
                 f"{len(since_unknown)} nodes{devices} were out of service, since when is not told: they are not in the "
                 "amounts as drained; add TIMESTAMP (%H) to the columns"
