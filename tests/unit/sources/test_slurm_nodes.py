@@ -73,3 +73,38 @@ def test_jobs_still_run_on_a_draining_node(tmp_path, state, used, drained):
     assert seconds.get("drained", 0) == drained * H
     assert sum(seconds.values()) == 160 * H
     assert len(said(found, "1 nodes with 8 devices were draining")) == (state == "draining" and not used)
+
+
+NODE = {"name": "a1", "gres": "gpu:8", "gres_used": "gpu:0", "reason_changed_at": 1714557600}
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"state": "idle", "state_flags": ["DRAIN"]}, {"state": ["IDLE", "DRAIN"]}, {"state": "IDLE+DRAIN"},
+        {"state": ["IDLE"], "state_flags": ["DRAIN", "NOT_RESPONDING"]}, {"state": ["IDLE", "INVALID_REG"]},
+        {"state": "idle", "state_flags": ["REBOOT_ISSUED"]},
+    ],
+)  # fmt: skip
+def test_flags_of_json_say_that_a_node_is_out(tmp_path, state):
+    other = {**NODE, "name": "a2", "state": "mixed", "state_flags": [], "gres_used": "gpu:8", "reason_changed_at": 0}
+    found = pool(tmp_path, sinfo={"nodes": [{**NODE, **state}, other]})
+    (outage,) = found.outages
+    assert (found.devices, outage.devices, outage.begin_ns) == (16, 8, 1714557600 * 10**9)
+
+
+def test_sinfo_json_by_groups_tells_since_when_and_what_is_in_use(tmp_path):
+    def group(names, state, used, since):
+        reason = {"description": "", "time": {"set": bool(since), "infinite": False, "number": since}}
+        return {
+            "node": {"state": state}, "nodes": {"nodes": names}, "gres": {"total": "gpu:8", "used": used},
+            "reason": reason, "partition": {"name": "batch"},
+        }  # fmt: skip
+
+    groups = [group(["a1"], ["IDLE", "DRAIN"], "gpu:0", 1714557600), group(["a2", "a3"], ["MIXED"], "gpu:4", 0)]
+    groups.append(group(["a4"], ["ALLOCATED", "DRAIN"], "gpu:6", 1714557600))
+    found = pool(tmp_path, sinfo={"sinfo": groups})
+    (outage,) = found.outages
+    assert (found.devices, outage.devices, outage.begin_ns) == (32, 10, 1714557600 * 10**9)
+    assert said(found, "jobs had 14 of 32 devices")
+    assert not said(found, "not told")

@@ -220,20 +220,22 @@ def _node(node: Mapping[str, Any]) -> Iterator[Row]:
     """Yield the records of nodes of ``sinfo --json`` or ``scontrol show nodes --json``."""
     names = node.get("nodes")
     if isinstance(names, Mapping):
-        state = node.get("node", {}).get("state") if isinstance(node.get("node"), Mapping) else node.get("state")
-        gres = node.get("gres") or {}
+        state = _object(node["node"]).get("state") if "node" in node else node.get("state")
+        gres = _object(node.get("gres"))
+        since = _moment(_object(node.get("reason")).get("time"))
         for name in names.get("nodes") or ():
-            yield {"node": _text(name), "state": _flags(state), "gres": _text(gres.get("total"))}
+            row = {"node": _text(name), "state": _words(state), "gres": _text(gres.get("total")), "since": since}
+            yield {**row, "gres_used": _text(gres["used"])} if "used" in gres else row
         return
     yield {
-        "node": _text(node.get("name") or node.get("hostname")), "state": _flags(node["state"]),
+        "node": _text(node.get("name") or node.get("hostname")),
+        "state": _words(node["state"], node.get("state_flags")),
         "gres": _text(node.get("gres")), "gres_used": _text(node.get("gres_used")),
         "since": _moment(node.get("reason_changed_at")),
     }  # fmt: skip
 
 
-def _flags(state: Any) -> str:
-    """Return of the words of a node's state the one that says that it is out of service, else the first."""
-    words = [_text(word) for word in state] if isinstance(state, list) else _text(state).split("+")
-    out = [word for word in words if word.lower().startswith(("drain", "down", "maint", "fail"))]
-    return (out or words or [""])[0]
+def _words(*states: Any) -> str:
+    """Return the words of a node's state as they are written in text, ``IDLE+DRAIN``."""
+    words = [_text(word) for state in states for word in (state if isinstance(state, list) else [state])]
+    return "+".join(filter(None, words))
