@@ -9,11 +9,13 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.ledger.history import Served
 from headway.ledger.serving import per_token
@@ -29,8 +31,9 @@ _LISTS: Final = tuple((*_REQUESTS, end) for end in ENDS)
 _OPENED: Final = ((), ("benchmarks",), _EACH, (*_EACH, "metrics"), _REQUESTS, *_LISTS)
 _TOTALS: Final = ((*_EACH, "request_totals"), (*_EACH, "metrics", "request_totals"))
 _SETTINGS: Final = ("config", "args", "scheduler")
-_STATED: Final = frozenset({*_SETTINGS, "start_time", "end_time", "duration"})
-_KEPT: Final = (*_TOTALS, *((*_EACH, name) for name in _SETTINGS), *((*path, "*") for path in _LISTS))
+_WINDOW: Final = "scheduler_metrics"
+_STATED: Final = frozenset({*_SETTINGS, _WINDOW, "start_time", "end_time", "duration"})
+_KEPT: Final = (*_TOTALS, *((*_EACH, name) for name in (*_SETTINGS, _WINDOW)), *((*path, "*") for path in _LISTS))
 _MARK: Final = re.compile(
     rb'guidellm|"(?:generative|embeddings)_benchmark"|"request_totals"|"successful"', re.IGNORECASE
 )
@@ -75,8 +78,19 @@ class GuideLLM:
 
 
 _NOTHING: Final = msgspec.Raw(b"null")
-_FIRST: Final = ("first_token_iteration", "first_iteration")
-_LATER: Final = ("output", "output_metrics", "info")
+_LATER: Final = ("output", "output_metrics")
+
+
+class _Timings(msgspec.Struct, gc=False):
+    request_start: Any = None
+    first_token_iteration: Any = None
+    first_iteration: Any = None
+    request_end: Any = None
+    resolve_end: Any = None
+
+
+class _Info(msgspec.Struct, gc=False):
+    timings: _Timings | None = None
 
 
 class _Request(msgspec.Struct):
@@ -93,8 +107,10 @@ class _Request(msgspec.Struct):
     output_metrics: msgspec.Raw = _NOTHING
     start_time: Any = None
     end_time: Any = None
+    request_start_time: Any = None
+    request_end_time: Any = None
     first_token_time: Any = None
-    info: msgspec.Raw = _NOTHING
+    info: _Info | None = None
 
 
 _READ: Final = msgspec.json.Decoder(_Request)
@@ -109,6 +125,8 @@ def _request(raw: bytes | None) -> _Request | None:
         if not isinstance(said, dict):
             return None
         values: dict[str, Any] = {name: said.get(name) for name in _Request.__struct_fields__}
+        timings = {name: _within(values["info"], "timings", name) for name in _Timings.__struct_fields__}
+        values["info"] = _Info(_Timings(**timings))
         return _Request(**values | {name: msgspec.Raw(_encode(values[name])) for name in _LATER})
 
 
@@ -129,7 +147,10 @@ def _within(value: Any, *names: str) -> Any:
 
 def _first(*values: Any) -> float:
     """Return the first that is a number; NaN where none is."""
-    return next((amount for amount in map(number, values) if not math.isnan(amount)), math.nan)
+    for value in values:
+        if not math.isnan(amount := number(value)):
+            return amount
+    return math.nan
 
 
 @dataclass
@@ -139,12 +160,13 @@ class _Benchmark:
     where: str
     stated: dict[str, Any] = field(default_factory=dict)
     totals: dict[tuple[str, ...], Any] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
     ttft_s: array[float] = field(default_factory=lambda: array("d"))
     tpot_s: array[float] = field(default_factory=lambda: array("d"))
     e2e_s: array[float] = field(default_factory=lambda: array("d"))
     tokens: array[int] = field(default_factory=lambda: array("q"))
-    ok: bytearray = field(default_factory=bytearray)
+    began: array[float] = field(default_factory=lambda: array("d"))
+    ended: array[float] = field(default_factory=lambda: array("d"))
+    ends: bytearray = field(default_factory=bytearray)
     unread: Complaints = field(init=False)
 
     def __post_init__(self) -> None:
@@ -152,7 +174,7 @@ class _Benchmark:
 
     @property
     def is_one(self) -> bool:
-        return bool(self.counts or self.totals)
+        return bool(self.ends or self.totals)
 
     @property
     def stated_counts(self) -> dict[str, int]:
@@ -161,10 +183,28 @@ class _Benchmark:
         totals: dict[str, Any] = next((said for said in found if isinstance(said, dict)), {})
         return {end: n for end in ENDS if (n := count(totals.get(end))) >= 0}
 
+    @cached_property
+    def inside(self) -> NDArray[np.bool_]:
+        """Which requests are those that the benchmark measured, and not of its warm-up or cool-down alone.
+
+        Measured is what ended after the window began, and began before it ended; what does not say when it was, too.
+        """
+        begin, end = (number(_within(self.stated.get(_WINDOW), f"measure_{side}_time")) for side in ("start", "end"))
+        began, ended = np.array(self.began, np.float64), np.array(self.ended, np.float64)
+        if not begin < end:
+            return np.ones(len(began), np.bool_)
+        return ~((ended < begin) | (np.where(np.isnan(began), ended, began) > end))
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many requests of each end are among the measured."""
+        found = np.bincount(np.frombuffer(bytes(self.ends), np.uint8)[self.inside], minlength=len(ENDS))
+        return dict(zip(ENDS, found.tolist(), strict=True))
+
     @property
-    def is_sample(self) -> bool:
+    def is_other(self) -> bool:
         """Whether the requests are not those that the file counts."""
-        return any(n != self.counts.get(end, 0) for end, n in self.stated_counts.items())
+        return any(n != self.counts[end] for end, n in self.stated_counts.items())
 
     @property
     def name(self) -> str:
@@ -179,31 +219,35 @@ class _Benchmark:
 
     def add(self, end: str, raw: bytes | None) -> None:
         """Take one request."""
-        self.counts[end] = self.counts.get(end, 0) + 1
         request = _request(raw)
         if request is None:
-            self.unread.add("no object, so that nothing is known of it", len(self.ok) + 1)
+            self.unread.add("no object, so that nothing is known of it", len(self.ends) + 1)
         known = _Request() if request is None or end == "incomplete" else request
         ttft_s, e2e_s, tpot_s = _ms(known.time_to_first_token_ms), number(known.request_latency), math.nan
         tokens = _tokens(known)
         if tokens not in {0, 1}:
             tpot_s = _ms(known.inter_token_latency_ms)
-        if math.isnan(ttft_s) or math.isnan(e2e_s):
-            begin, first, finish = _moments(known)
-            ttft_s = first - begin if math.isnan(ttft_s) else ttft_s
-            e2e_s = finish - begin if math.isnan(e2e_s) else e2e_s
-            if tokens < 0 and math.isnan(ttft_s) and bytes(known.output) == b'""':
-                tokens = 0
+        began, first, ended = _moments(request or known)
+        if end != "incomplete":
+            ttft_s = first - began if math.isnan(ttft_s) else ttft_s
+            e2e_s = ended - began if math.isnan(e2e_s) else e2e_s
+        if tokens < 0 and math.isnan(ttft_s) and bytes(known.output) == b'""':
+            tokens = 0
         self.ttft_s.append(ttft_s)
         self.tpot_s.append(tpot_s)
         self.e2e_s.append(e2e_s)
         self.tokens.append(tokens)
-        self.ok.append(end != "errored")
+        self.began.append(began)
+        self.ended.append(ended)
+        self.ends.append(ENDS.index(end))
+
+    @property
+    def ok(self) -> NDArray[np.bool_]:
+        return np.asarray(np.frombuffer(bytes(self.ends), np.uint8) != ENDS.index("errored"), np.bool_)
 
     def served(self, title: str, path: Path, devices: int | None, faults: list[str]) -> Served:
-        ttft_s, e2e_s = np.array(self.ttft_s, np.float64), np.array(self.e2e_s, np.float64)
-        tokens = np.array(self.tokens, np.int64)
-        tpot_s = np.array(self.tpot_s, np.float64)
+        ttft_s, e2e_s, tpot_s = (np.array(times)[self.inside] for times in (self.ttft_s, self.e2e_s, self.tpot_s))
+        tokens = np.array(self.tokens, np.int64)[self.inside]
         begin, end = number(self.stated.get("start_time")), number(self.stated.get("end_time"))
         length_s = _first(self.stated.get("duration"), end - begin)
         return Served(
@@ -213,41 +257,40 @@ class _Benchmark:
             np.where(np.isnan(tpot_s), per_token(ttft_s, e2e_s, tokens), tpot_s),
             e2e_s,
             tokens,
-            np.frombuffer(bytes(self.ok), np.bool_),
-            length_s if math.isfinite(length_s) and length_s > 0 and not self.is_sample else None,
+            self.ok[self.inside],
+            length_s if math.isfinite(length_s) and length_s > 0 and not self.is_other else None,
             devices,
             clean(str(path), 4096),
             [*faults, *self.unread.sentences(), *self._doubts(title)],
-            n_cut=self.counts.get("incomplete", 0),
+            n_cut=self.counts["incomplete"],
         )
 
     def _doubts(self, title: str) -> Iterator[str]:
         """Yield what a reader must know of the numbers, a sentence each."""
-        cut = self.counts.get("incomplete", 0)
-        if cut:
+        if cut := self.counts["incomplete"]:
             yield f"{title}: whether requests that the end of the test cut were good is unknown: {cut}"
-        tokens, ok = np.array(self.tokens), np.frombuffer(bytes(self.ok), np.bool_)
-        none = int(np.count_nonzero(ok & (tokens == 0))) if len(ok) else 0
+        if around := int(np.count_nonzero(~self.inside)):
+            yield f"{title}: requests of the warm-up and cool-down, which its window leaves out, are left out: {around}"
+        none = int(np.count_nonzero(self.ok & self.inside & (np.array(self.tokens, np.int64) == 0)))
         if none:
-            whole = self.counts.get("successful", 0)
+            whole = self.counts["successful"]
             yield f"{title} states {whole} successful; with a token: {whole - none}; without, so failed: {none}"
-        stated = self.stated_counts
-        if self.is_sample:
+        if self.is_other:
+            stated = self.stated_counts
             listed = ", ".join(f"{n} {end}" for end, n in stated.items())
-            here = ", ".join(f"{self.counts.get(end, 0)}" for end in stated)
-            yield (
-                f"{title} states {listed}, and holds {here} of them: the shares are those of a sample, "
-                f"and no rate is known; {_AGAIN}"
-            )
+            here = ", ".join(f"{self.counts[end]}" for end in stated)
+            is_more = any(self.counts[end] > n for end, n in stated.items())
+            what = "not the same requests, so that" if is_more else "the shares are those of a sample, and"
+            yield f"{title} states {listed}, and holds {here} of them: {what} no rate is known; {_AGAIN}"
 
 
 def _moments(request: _Request) -> tuple[float, float, float]:
     """Return when it was sent, its first token came, and it ended; NaN where it does not say."""
-    timings = _within(decode(bytes(request.info)), "timings")
+    timings = (request.info and request.info.timings) or _Timings()
     return (
-        _first(request.start_time, _within(timings, "request_start")),
-        _first(request.first_token_time, *(_within(timings, name) for name in _FIRST)),
-        _first(request.end_time, _within(timings, "request_end")),
+        _first(request.start_time, request.request_start_time, timings.request_start),
+        _first(request.first_token_time, timings.first_token_iteration, timings.first_iteration),
+        _first(request.end_time, request.request_end_time, timings.request_end, timings.resolve_end),
     )
 
 

@@ -56,6 +56,38 @@ def vllm(folder, **changes):
     return served
 
 
+def warmed(t, is_flat=True):
+    """Return a report with 10 s of warm-up and 5 s of cool-down: requests before, in, after the window, and over it."""
+
+    def request(tokens, begin, end, ttft_s=0.1):
+        timings = {"request_start": t + begin, "request_end": None, "resolve_end": t + end}
+        flat = {"request_start_time": t + begin, "request_end_time": t + end} if is_flat else {}
+        times = {"request_latency": end - begin, "time_to_first_token_ms": 1000 * ttft_s, "inter_token_latency_ms": 9}
+        return {"output_tokens": tokens, "info": {"timings": timings}} | flat | times
+
+    answered = [
+        request(11, 1, 9, 5),
+        request(12, 9, 11, 1),
+        request(13, 12, 14),
+        request(14, 19, 23),
+        request(15, 21, 22),
+    ]
+    window = {"request_start_time": t, "measure_start_time": t + 10, "measure_end_time": t + 20, "end_time": t + 25}
+    benchmark = {
+        "type_": "generative_benchmark",
+        "config": {"strategy": {"type_": "concurrent", "streams": 4}},
+        "scheduler_metrics": window,
+        "metrics": {"request_totals": {"successful": 3, "errored": 1, "incomplete": 0}},
+        "requests": {
+            "successful": answered,
+            "errored": [request(20, 2, 3), request(21, 12, 13)],
+            "incomplete": [request(30, 24, 25)],
+        },
+        "duration": 10.0,
+    }
+    return {"metadata": {"guidellm_version": "0.5.0"}, "benchmarks": [benchmark]}
+
+
 def counts(served, **slo):
     found = attain(served, slo)
     assert found.total == found.good + found.bad + found.failed + found.undetermined
@@ -242,6 +274,31 @@ class TestGuideLLM:
         _, served = load(tmp_path, document)
         assert counts(served, ttft=9) == (1, 0, 0, 3)
         assert any("3 requests are no object" in text for text in served.warnings)
+
+    @pytest.mark.parametrize("is_flat", [True, False])
+    @pytest.mark.parametrize("is_sorted", [True, False])
+    def test_only_what_was_measured_counts(self, tmp_path, is_sorted, is_flat):
+        t = 1767600000.0
+        document = warmed(t, is_flat)
+        path = write(tmp_path, json.dumps(document, sort_keys=is_sorted).encode())
+        (served,) = GuideLLM().load(path, Asked())
+        # one ends and one begins in the window of 10 s to 20 s, one lies in it, one failed in it, one was cut after it
+        assert served.tokens.tolist() == [12, 13, 14, 21]
+        assert served.ok.tolist() == [True, True, True, False]
+        assert (served.duration_s, served.n_cut) == (10.0, 0)
+        assert counts(served, ttft=0.3) == (2, 1, 1, 0)
+        assert served.warnings == [
+            "concurrent@4: requests of the warm-up and cool-down, which its window leaves out, are left out: 4"
+        ]
+
+    @pytest.mark.parametrize("window", [None, {}, "x", {"measure_start_time": -1.0, "measure_end_time": -1.0}])
+    def test_without_a_window_all_count_and_more_than_stated_is_no_sample(self, tmp_path, window):
+        document = warmed(1767600000.0)
+        document["benchmarks"][0]["scheduler_metrics"] = window
+        (served,) = load(tmp_path, document)
+        assert len(served.ok) == 8
+        assert served.duration_s is None
+        assert any("holds 5, 2, 1 of them: not the same requests" in text for text in served.warnings)
 
     def test_other_benchmarks_are_not_its_own(self, tmp_path):
         path = write(tmp_path, {"context": {"host_name": "h"}, "benchmarks": [{"name": "f", "real_time": 3}]})
