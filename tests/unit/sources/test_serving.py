@@ -282,9 +282,9 @@ class TestGuideLLM:
         document = warmed(t, is_flat)
         path = write(tmp_path, json.dumps(document, sort_keys=is_sorted).encode())
         (served,) = GuideLLM().load(path, Asked())
-        # one ends and one begins in the window of 10 s to 20 s, one lies in it, one failed in it, one was cut after it
-        assert served.tokens.tolist() == [12, 13, 14, 21]
-        assert served.ok.tolist() == [True, True, True, False]
+        # in the window of 10 s to 20 s one ended, one began, one did both and one failed
+        assert sorted(served.tokens.tolist()) == [12, 13, 14, 21]
+        assert served.tokens[~served.ok].tolist() == [21]
         assert (served.duration_s, served.n_cut) == (10.0, 0)
         assert counts(served, ttft=0.3) == (2, 1, 1, 0)
         assert served.warnings == [
