@@ -88,7 +88,7 @@ NODE = {"name": "a1", "gres": "gpu:8", "gres_used": "gpu:0", "reason_changed_at"
 )  # fmt: skip
 def test_flags_of_json_say_that_a_node_is_out(tmp_path, state):
     other = {**NODE, "name": "a2", "state": "mixed", "state_flags": [], "gres_used": "gpu:8", "reason_changed_at": 0}
-    found = pool(tmp_path, sinfo={"nodes": [{**NODE, **state}, other]})
+    found = pool(tmp_path, sacct=JOBS, sinfo={"nodes": [{**NODE, **state}, other]})
     (outage,) = found.outages
     assert (found.devices, outage.devices, outage.begin_ns) == (16, 8, 1714557600 * 10**9)
 
@@ -103,7 +103,7 @@ def test_sinfo_json_by_groups_tells_since_when_and_what_is_in_use(tmp_path):
 
     groups = [group(["a1"], ["IDLE", "DRAIN"], "gpu:0", 1714557600), group(["a2", "a3"], ["MIXED"], "gpu:4", 0)]
     groups.append(group(["a4"], ["ALLOCATED", "DRAIN"], "gpu:6", 1714557600))
-    found = pool(tmp_path, sinfo={"sinfo": groups})
+    found = pool(tmp_path, sacct=JOBS, sinfo={"sinfo": groups})
     (outage,) = found.outages
     assert (found.devices, outage.devices, outage.begin_ns) == (32, 10, 1714557600 * 10**9)
     assert said(found, "jobs had 14 of 32 devices")
