@@ -49,6 +49,8 @@ _OTHER: Final = len(KEYS) - 1
 _LAST_MS: Final = BOUND // NS_PER_MS
 _BARE: Final = "without metadata"
 _NO_NUMBER: Final = -1
+_USUAL: Final = 1 << 60
+"""An epoch below it is its own hash."""
 _V06: Final = re.compile(rb":::MLL (\d{1,12}(?:\.\d{1,9})?) (\w{1,100}):")
 _V05: Final = re.compile(
     rb":::MLPv0\.5\.\d (\w{1,100}) (\d{1,12}(?:\.\d{1,9})?) \([^()]{0,4096}\) (\w{1,100})(?::| |\r|\n|\Z)"
@@ -146,8 +148,6 @@ def read(path: Path) -> Log:
     said = _Said()
     system: dict[str, Any] = {}
     for number, line in files.lines(path):
-        if _MARKS not in line and SYSTEM_MARK not in line:
-            continue
         if MARK in line:
             for text in line.split(MARK)[1:]:
                 try:
@@ -160,7 +160,7 @@ def read(path: Path) -> Log:
                     said.older(number, line[mark.start() :])
                 except ValueError as error:
                     bad.add("no record, passed over", number, str(error))
-        elif not system:
+        elif SYSTEM_MARK in line and not system:
             system = _object(line.split(SYSTEM_MARK, 1)[1]) or {}
     return Log(said.records(), {key: value for key, (_, value) in said.facts.items()}, system, tuple(bad.sentences()))
 
@@ -310,7 +310,7 @@ class _Said:
             self._stops.append(Stop(at, _shown(status), line))
         self._times.append(at)
         self._codes.append(code)
-        self._numbers.append(_number_of(epoch))
+        self._numbers.append(_NO_NUMBER if epoch is None else _number_of(epoch))
 
     def records(self) -> Records:
         """Return all records."""
@@ -331,6 +331,8 @@ def _number_of(epoch: object) -> int:
         >>> _number_of(3), _number_of(3.0), _number_of("3"), _number_of(None)
         (3, 3, 3, -1)
     """
+    if type(epoch) is int and 0 <= epoch < _USUAL:
+        return epoch
     if isinstance(epoch, str) and epoch.isdecimal() and len(epoch) < 19:
         epoch = int(epoch)
     is_number = isinstance(epoch, int | float) and not isinstance(epoch, bool) and not math.isnan(_small(epoch))
