@@ -141,7 +141,7 @@ def read(path: Path) -> Log:
 
 
 def _learn(line: bytes) -> Spans | None:
-    """Return where the numbers of an iteration are, see `headway.sources.steplines.StepLines.read`."""
+    """Return where the numbers of an iteration are, see `headway.sources.steps.lines.StepLines.read`."""
     if MARK not in line:
         return None if b", skipped=" in line or _says(line) or ending(line) is not None else ()
     found = _PLAIN.match(line)

@@ -100,7 +100,7 @@ def _says(line: bytes) -> bool:
 
 
 def _learn(line: bytes) -> Spans | None:
-    """Return where step, mfu, rank and the parts of the time are; see `headway.sources.steplines.StepLines.read`."""
+    """Return where step, mfu, rank and the parts of the time are; see `headway.sources.steps.lines.StepLines.read`."""
     if not _says(line):
         return () if ending(line) is None else None
     if (found := _PLAIN.match(line)) is None:

@@ -58,7 +58,7 @@ class Lines:
     """Step lines in their order, as columns, each ``(n,)``, int32 or int64; one of equal numbers may be read-only.
 
     Attributes:
-        line, step, at, took, count: As `headway.sources.steplines.StepLines.step` says, `UNKNOWN` for None.
+        line, step, at, took, count: As `headway.sources.steps.lines.StepLines.step` says, `UNKNOWN` for None.
         waits: By phase [ns], of one step.
         clocked: Whether they have times; else the file's order is theirs.
         shift_from: The line from which on times were moved by an hour, where a clock was set back.

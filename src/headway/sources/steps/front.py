@@ -45,7 +45,7 @@ class Found(NamedTuple):
 def find(line: bytes, says: re.Pattern[str], *, before: bool = True) -> Found | None:
     r"""Return what a line says, without what stands in front of it, and where the numbers of that are.
 
-    It is as `headway.sources.logline.bare` and `headway.sources.steplines.StepLines.stamp` would have it.
+    It is as `headway.sources.steps.line.bare` and `headway.sources.steps.moments.Moments.stamp` would have it.
 
     Args:
         line: The line.

@@ -33,22 +33,18 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headway.clock import NS_PER_S
 from headway.sources import files
 from headway.sources.columns import BOUND
-from headway.sources.steps import front
 from headway.sources.steps.alike import Alike, Spans
 from headway.sources.steps.column import Column, Table
 from headway.sources.steps.columns import UNKNOWN, Mark
 from headway.sources.steps.line import (
-    KEPT_BEGINS,
     LONGEST,
     LOOKED_AT,
     Bare,
@@ -56,17 +52,14 @@ from headway.sources.steps.line import (
     bare,
     ending,
     holds,
-    kept,
     seconds_ns,
     stamp,
 )
+from headway.sources.steps.moments import Moments
 from headway.sources.steps.runs import build
-from headway.sources.text import Complaints, clean
 from headway.sources.zone import in_order, utc_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     from headway.ledger.history import Run
@@ -75,12 +68,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 __all__ = ["LONGEST", "LOOKED_AT", "Bare", "Stamp", "StepLines", "bare", "ending", "holds", "seconds_ns", "stamp"]
-
-_KEPT_BEGINS: Final = tuple(begin.encode() for begin in KEPT_BEGINS)
-_FAR: Final = 86400 * NS_PER_S
-"""A log's first line is kept no longer before what it tells, nor its last one after that [ns]."""
-_HALF_HOUR: Final = 1800 * NS_PER_S
-"""Zones of time are so much apart [ns]."""
 
 _LAST_NUMBER: Final = re.compile(rb"(?<=[ =])-?[\d.]{1,40}\Z")
 
@@ -95,50 +82,27 @@ def _is_below(values: Ints, bound: int) -> bool:
 
 
 @dataclass
-class StepLines:
+class StepLines(Moments):
     """A training log as its source reads it, line by line in the order of the file.
 
     Times are nanoseconds since the Unix epoch, lengths nanoseconds; None where the line does not say.
 
     Attributes:
-        source: The name of the source.
-        path: The file.
         usual: How many steps a line stands for, where the log says so; 0: as most of its lines do.
         first: The number the first step has; a log that counts from 0 says 0.
-        bad: What could not be read; a source adds its own complaints.
-        warnings: What else is to be said of the run; a source adds its own sentences.
         marks: What it was told so far beside steps.
         waits: By phase, what one step of each line waited [ns]; later lines waited 0.
-        earliest, latest: The first and the last moment that it names.
-        opening, last_at: The moments that are named first and last in the file.
-        n_zoned, n_local: How many times name a zone, and how many do not.
         unended: The number of the last line, if it has no newline: it may be cut.
         stepped: The last line that tells of a step, where its source tells of the step itself only later.
     """
 
-    source: str
-    path: Path
     usual: int = 0
     first: int = 1
-    bad: Complaints = field(init=False)
-    warnings: list[str] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     waits: dict[str, array[int]] = field(default_factory=dict)
-    earliest: int | None = None
-    latest: int | None = None
-    opening: int | None = None
-    n_zoned: int = 0
-    n_local: int = 0
-    last_at: int = UNKNOWN
     unended: int = 0
     stepped: int = 0
-    _now: tuple[int, bytes] = (0, b"")
-    _is_off: bool = False
     _told: Table = field(default_factory=lambda: Table("line", "step", "at", "took", "count", "rank"))
-
-    def __post_init__(self) -> None:
-        """Begin with nothing."""
-        self.bad = Complaints(clean(self.path.name))
 
     def __len__(self) -> int:
         """Return how many lines told of steps so far."""
@@ -230,93 +194,6 @@ class StepLines:
 
     def _torn(self, number: int, error: files.TornError) -> None:
         self.bad.add("where its gzip breaks, and the rest is left out", number, str(error))
-
-    def _bound(self, first: bytes, last: bytes) -> None:
-        """Note that the program ran when the first and the last line were kept, whatever they say."""
-        for line in (first, last) if not self._is_off else ():
-            with suppress(ValueError):
-                found = stamp(kept(line) or "")
-                if found is None:
-                    continue
-                if self.earliest is None or self.latest is None:
-                    self.seen(found.ns)
-                elif self.earliest - _FAR < found.ns < self.latest + _FAR:
-                    self.earliest, self.latest = min(self.earliest, found.ns), max(self.latest, found.ns)
-
-    def kept(self, line: int) -> Stamp | None:
-        """Return when the keeper of the log got a line, the one that is read now; None where it does not say.
-
-        Raises:
-            ValueError: It says so, and it is no time.
-        """
-        if not self._now[1].startswith(_KEPT_BEGINS) or line != self._now[0] or self._is_off:
-            return None
-        time = kept(self._now[1])
-        return None if time is None else stamp(time)
-
-    def stamp(self, text: str, line: int) -> int | None:
-        """Return the moment a line begins with; None where it has none, or with a complaint one of no sense.
-
-        Where the text has none, the keeper of the log may have put one in front of the line: a container's log, or
-        journald. It also tells the zone of a time that names none, where the two are whole half hours apart.
-        The moment is remembered as one at which the program ran.
-
-        Args:
-            text: What the line says.
-            line: Its number.
-        """
-        try:
-            found, outer = stamp(text), self.kept(line)
-        except ValueError as error:
-            self.bad.add("with a time of no sense, read without it", line, str(error))
-            return None
-        if found is None:
-            found = outer
-        elif outer is not None:
-            away = round((found.ns - outer.ns) / _HALF_HOUR) * _HALF_HOUR
-            if abs(away) > 28 * _HALF_HOUR or (found.zoned and away):
-                self._is_off = True
-                self.warnings.append(
-                    f"line {line} says another time than that in front of it, which a log's keeper wrote: from there "
-                    "on those are not used"
-                )
-            elif not found.zoned:
-                found = Stamp(found.ns - away, zoned=True)
-        if found is None:
-            return None
-        self.n_zoned += found.zoned
-        self.n_local += not found.zoned
-        self.seen(found.ns)
-        return found.ns
-
-    def stamps(self, values: list[NDArray[np.float64]]) -> Ints | None:
-        """Return the moments of many lines, `UNKNOWN` where one has none; None if they must be stamped one by one.
-
-        Args:
-            values: What `headway.sources.front.find` found in front of the lines, but for the rank, each ``(n,)``.
-        """
-        at = None if self._is_off else front.times(*values[:-1])
-        if at is not None and len(known := at[at != UNKNOWN]):
-            n_zoned = int(np.isfinite(values[-1]).sum())
-            self.n_zoned += n_zoned
-            self.n_local += len(known) - n_zoned
-            self._see(known)
-        return at
-
-    def _see(self, moments: Ints) -> None:
-        for moment in (moments[0], moments.min(), moments.max(), moments[-1]):
-            self.seen(int(moment))
-
-    def seen(self, at_ns: int) -> None:
-        """Note a moment at which the program ran: the log's first and last bound the run."""
-        if 0 <= at_ns < BOUND:
-            if self.earliest is None:
-                self.earliest = self.opening = at_ns
-            elif at_ns < self.earliest:
-                self.earliest = at_ns
-            if self.latest is None or at_ns > self.latest:
-                self.latest = at_ns
-            self.last_at = at_ns
 
     def step(
         self,
