@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
 import msgspec
 
 from headway.sources.kineto.chrometrace import TraceEvent
+from headway.sources.kineto.kinds import MAX_KNOWN, Operations, of_kernel
 from headway.sources.kineto.launches import Launches
 from headway.sources.kineto.spans import Intervals
 from headway.sources.text import Complaints
@@ -38,14 +39,10 @@ _ACTIVITY: Final[Mapping[str, str]] = {
     "Memset": "copies",
 }
 """What the events of a device are, by their category; capitals are PyTorch's before 1.12."""
+_FROM_ANOTHER: Final = "Memcpy PtoP"
+"""How the names of copies from one device to another begin."""
 _LAUNCHING: Final = ("runtime", "driver", "Runtime")
 """How the categories end of what launches kernels."""
-_COLLECTIVE_KERNEL: Final = re.compile(r"nccl|rccl", re.IGNORECASE)
-_COLLECTIVE_OP: Final = re.compile(
-    r"(?i:nccl|rccl)|^%?(?:all-reduce|all-gather|reduce-scatter|(?:ragged-)?all-to-all|collective-\w+|send|recv)(?![a-z])"
-)
-_COPY_OP: Final = re.compile(r"memcpy|memset|%?copy-(?:start|done)|%?infeed|%?outfeed", re.IGNORECASE)
-_CONTROL_OP: Final = re.compile(r"%?(?:while|conditional|call)(?:[.\d]*)$")
 _STEP: Final = re.compile(r"ProfilerStep\s?#?(\d{1,18})$")
 _STEP_BYTES: Final = re.compile(rb"ProfilerStep\s?#?(\d{1,18})$")
 _STEP_NUMBER: Final = re.compile(rb'"step_num"\s*:\s*"?(\d{1,18})')
@@ -117,7 +114,7 @@ class Gathering:
         self._threads: dict[_Key, Lane] = {}  # of those without, by process and thread
         self._thread_names: dict[_Key, str] = {}
         self._kernels: dict[str | None, str] = {}  # what kernels are, by their names
-        self._kinds: dict[str, str] = {}  # what the operations of XLA are
+        self._operations = Operations()
         self._n_marks = 0
         self._n_seen = 0
         self.marks: set[Mark] = set()
@@ -143,6 +140,8 @@ class Gathering:
         if kind is not None:
             if kind == "compute":
                 kind = self._kernels.get(event.name) or self._kernel(event.name)
+            elif event.name and event.name.startswith(_FROM_ANOTHER):
+                kind = "comm"
             lane = self._lanes.get(pid := bytes(event.pid))
             self._fill(event, self._device(pid) if lane is None else lane, kind)
         elif category.endswith(_LAUNCHING):
@@ -163,29 +162,15 @@ class Gathering:
             if name.isdigit() and lane is not None:
                 self._mark(event, int(name[:18]), lane.marks)
             else:
-                self._fill(event, lane, self._kind(name))
+                self._fill(event, lane, self._operations.of(name, event.args))
         if process is None or not _DEVICE.search(process):
             found = _STEP_NUMBER.search(bytes(event.args)) or (_STEP_BYTES.match(name.encode()) if name else None)
             if found:
                 self._mark(event, int(found[1]), self.marks)
 
-    def _kind(self, name: str) -> str:
-        kind = self._kinds.get(name)
-        if kind is None:
-            kind = "compute"
-            if _COLLECTIVE_OP.match(name):
-                kind = "comm"
-            elif _COPY_OP.match(name):
-                kind = "copies"
-            elif _CONTROL_OP.match(name):
-                kind = ""
-            if len(self._kinds) < MAX_LANES:
-                self._kinds[name] = kind
-        return kind
-
     def _kernel(self, name: str | None) -> str:
-        kind = "comm" if name and _COLLECTIVE_KERNEL.search(name) else "compute"
-        if len(self._kernels) < MAX_LANES:
+        kind = of_kernel(name or "")
+        if len(self._kernels) < MAX_KNOWN:
             self._kernels[name] = kind
         return kind
 
@@ -239,6 +224,11 @@ class Gathering:
         elif len(self._thread_names) < MAX_LANES:
             self._thread_names.setdefault((bytes(event.pid), bytes(event.tid)), name[:_MAX_KEY])
 
+    @property
+    def graphs(self) -> bool:
+        """Return whether graphs of kernels are there as one event each."""
+        return self._operations.graphs
+
     def devices(self) -> list[Device]:
         """Return the devices that did anything, in the order of their numbers."""
         found = [
@@ -264,7 +254,11 @@ class Gathering:
         """Return the threads that hold what the device did, and not what was derived from it."""
         named = {key: self._line(key) for key in threads}
         for belongs in (_is_stream, _is_ops):
-            chosen = tuple(lane for key, lane in threads.items() if belongs(named[key]))
+            chosen = tuple(
+                _moving(lane) if named[key].startswith("async") else lane
+                for key, lane in threads.items()
+                if belongs(named[key])
+            )
             if any(map(_did, chosen)):
                 return chosen
         return tuple(lane for key, lane in threads.items() if not _DERIVED.match(named[key]))
@@ -276,6 +270,11 @@ def _is_stream(thread: str) -> bool:
 
 def _is_ops(thread: str) -> bool:
     return thread in {"xla ops", "async xla ops"}
+
+
+def _moving(lane: Lane) -> Lane:
+    """Return what a thread of XLA's asynchronous operations did: what there is no communication moves data."""
+    return replace(lane, compute=Intervals(), copies=Intervals.of(lane.copies, lane.compute))
 
 
 def _did(lane: Lane) -> bool:

@@ -230,6 +230,11 @@ class _Reading:
         said = [*self.trace.complaints.sentences(), *self.gathering.complaints.sentences()]
         if self.trace.n_events >= _XLA_LIMIT and any(":" in device.name for device in self.devices):
             said.append(f"{self.trace.n_events} events: XLA writes about {_XLA_LIMIT} at most, and more may be missing")
+        if self.gathering.graphs:
+            said.append(
+                "graphs of kernels are in the trace as one event each (CudaGraphExec): communication in them counts as "
+                "compute; profile without gpu_enable_cupti_activity_graph_trace"
+            )
         return said
 
     def _distributed(self) -> dict[str, object]:

@@ -71,6 +71,11 @@ class Intervals:
     _times: array[int] = field(default_factory=lambda: array("q"))
     _union: Union = field(default_factory=Union.of)
 
+    @classmethod
+    def of(cls, *parts: Intervals) -> Intervals:
+        """Return those of several together."""
+        return cls(_union=Union.of(*(part.union() for part in parts)))
+
     def add(self, start: int, end: int) -> None:
         """Add one [ns]."""
         self._times.extend((start, end))
