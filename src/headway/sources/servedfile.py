@@ -33,6 +33,17 @@ def no_object(head: bytes) -> str | None:
     return None if begins else "it does not begin with an object of JSON"
 
 
+def is_list(head: bytes) -> bool:
+    r"""Return whether a file begins with a list of objects.
+
+    Example:
+        >>> is_list(b'[\n  {"completed": 3}]'), is_list(b'{"completed": 3}'), is_list(b"[1]")
+        (True, False, False)
+    """
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return text.startswith(b"[") and text[1:].lstrip().startswith(b"{")
+
+
 def results(
     path: FilePath,
     opened: Iterable[Path],

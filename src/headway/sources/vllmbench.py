@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import math
 from array import array
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,9 +17,11 @@ from numpy.typing import NDArray
 
 from headway.ledger.history import Served
 from headway.ledger.serving import per_token
+from headway.sources import files
 from headway.sources.asked import Asked
+from headway.sources.jsonwalk import Path as Place
 from headway.sources.jsonwalk import Walk, decode
-from headway.sources.servedfile import count, no_object, number, results
+from headway.sources.servedfile import count, is_list, no_object, number, results
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -54,23 +57,57 @@ class VLLMBench:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no result of it, or None when it is one."""
-        if reason := no_object(head):
+        root = _root(head)
+        if (reason := no_object(head)) and not root:
             return reason
-        walk = Walk(io.BytesIO(head), _OPENED)
-        names = {place[0] for place, _ in walk if place}
+        walk = Walk(io.BytesIO(head), [(), *((*root, *place) for place in _OPENED)])
+        names = {place[len(root)] for place, _ in walk if len(place) > len(root)}
         if ({"completed", "duration"} <= names and names & _TOTALS) or names & {"ttfts", "itls"}:
             return None
         return "it has no completed and duration beside a throughput, and no ttfts"
 
     def load(self, path: Path, asked: Asked) -> list[Served]:
-        """Return the requests of each result in a file: ``--append-result`` writes one after the other."""
-        found, faults = results(path, _OPENED, _KEPT, _results, _LACKING)
+        """Return the requests of each result in a file: several one after the other, or in a list."""
+        root = _root(files.head(path))
+        opened, kept = ([(*root, *place) for place in some] for some in (_OPENED, _KEPT))
+        found, faults = results(path, [(), *opened], kept, lambda walk: _results(walk, root), _LACKING)
         served = []
         for place, result in enumerate(found, 1):
             name = result.name or path.name
             title = name if len(found) == 1 else f"{name} #{place}"
             served.append(_served(title, path, result, asked.devices, faults if result is found[-1] else ()))
         return served
+
+    def load_together(self, paths: Sequence[Path], asked: Asked) -> list[Served]:
+        """Return the requests of each result in files of one folder; one that a list of them has too counts once."""
+        listed = {path for path in paths if _root(files.head(path))}
+        found = [(path, served, _told(served)) for path in paths for served in self.load(path, asked)]
+        own = {told: served.path for path, served, told in found if path not in listed}
+        again = {own[told]: served.path for path, served, told in found if path in listed and told in own}
+        kept = [served for path, served, told in found if path not in listed or told not in own]
+        return [_and_said(served, again.get(served.path)) for served in kept]
+
+
+def _and_said(served: Served, listed: str | None) -> Served:
+    if listed is None:
+        return served
+    return replace(served, warnings=(*served.warnings, f"left out, as it lists the same result: {listed}"))
+
+
+_ROOTS: Final[dict[bool, Place]] = {False: (), True: ("*",)}
+
+
+def _root(head: bytes) -> Place:
+    """Return where the results of a file lie: each by itself, or as the elements of a list."""
+    return _ROOTS[is_list(head)]
+
+
+def _told(served: Served) -> bytes:
+    """Return a digest of what a result says of its requests, to compare it with that of another file."""
+    told = blake2b(repr(served.duration_s).encode())
+    for column in (served.ttft_s, served.e2e_s, served.tokens, served.ok):
+        told.update(np.ascontiguousarray(column).data)
+    return told.digest()
 
 
 @dataclass
@@ -124,18 +161,19 @@ def _gaps(raw: bytes | None) -> list[float] | None:
         return [number(gap) for gap in gaps] if isinstance(gaps, list) else None
 
 
-def _results(walk: Walk) -> Iterator[_Result]:
+def _results(walk: Walk, root: Place) -> Iterator[_Result]:
     result = _Result()
+    depth = len(root)
     for place, raw in walk:
-        if not place:
+        if place == root and raw == b"":
             yield result
             result = _Result()
-        elif not raw and raw is not None:
+        elif len(place) <= depth or (not raw and raw is not None):
             continue
-        elif len(place) == 2:
-            result.add(place[0], raw)
-        elif place[0] in _STATED and raw is not None and len(raw) < 4096:
-            result.stated[place[0]] = decode(raw)
+        elif len(place) == depth + 2:
+            result.add(place[depth], raw)
+        elif place[depth] in _STATED and raw is not None and len(raw) < 4096:
+            result.stated[place[depth]] = decode(raw)
     yield result
 
 

@@ -186,6 +186,36 @@ class TestVLLM:
         assert [served.name for served in found] == ["small/model #1", "small/model #2"]
         assert [counts(served, ttft=0.5)[0] for served in found] == [3, 0]
 
+    @pytest.mark.parametrize("indent", [None, 4])
+    def test_a_list_of_results(self, tmp_path, indent):
+        alone = vllm(tmp_path)
+        (tmp_path / "result.json").unlink()
+        first, second = load(tmp_path, json.dumps([VLLM, VLLM | {"duration": 3.5}], indent=indent).encode())
+        assert [one.name.endswith(end) for one, end in ((first, " #1"), (second, " #2"))] == [True, True]
+        assert (first.duration_s, second.duration_s) == (2.5, 3.5)
+        for name in ("ttft_s", "e2e_s", "tokens", "ok"):
+            assert np.array_equal(getattr(first, name), getattr(alone, name), equal_nan=name.endswith("_s"))
+
+    @pytest.mark.parametrize("document", [[5, VLLM], [[VLLM]], [{"a": 1}, {"b": 2}], []])
+    def test_other_lists_are_not_its_own(self, tmp_path, document):
+        path = write(tmp_path, document)
+        assert VLLMBench().recognise(path, look(path)) is not None
+
+    def test_a_result_that_a_list_has_too_counts_once(self, tmp_path):
+        results = [VLLM, VLLM | {"duration": 3.5}, VLLM | {"duration": 4.5}]
+        for number in (0, 1):
+            (tmp_path / f"run={number}.json").write_text(json.dumps(results[number]))
+        (tmp_path / "summary.json").write_text(json.dumps(results))
+        paths = sorted(tmp_path.iterdir())
+        found = VLLMBench().load_together(paths, Asked())
+        assert [(Path(one.path).name, one.duration_s) for one in found] == [
+            ("run=0.json", 2.5),
+            ("run=1.json", 3.5),
+            ("summary.json", 4.5),
+        ]
+        assert [any("lists the same result" in text for text in one.warnings) for one in found] == [True, True, False]
+        assert len(VLLMBench().load_together(paths[:2], Asked())) == 2
+
     def test_a_cut_one_after_a_whole_one(self, tmp_path):
         one = json.dumps(VLLM)
         first, second = load(tmp_path, f"{one}\n{one[: one.index('itls') + 20]}".encode())
