@@ -6,7 +6,6 @@ import io
 import math
 import re
 from array import array
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,7 +20,7 @@ from headway.ledger.history import Served
 from headway.ledger.serving import per_token
 from headway.sources.asked import Asked
 from headway.sources.jsonwalk import Walk, decode
-from headway.sources.servedfile import count, no_object, number, results
+from headway.sources.servedfile import count, no_object, number, numbered, results
 from headway.sources.text import Complaints, clean
 
 ENDS: Final = ("successful", "errored", "incomplete")
@@ -64,16 +63,10 @@ class GuideLLM:
         """Return the requests of each benchmark of a report."""
         shown = clean(str(path), 4096)
         found, faults = results(path, _OPENED, _KEPT, lambda walk: _benchmarks(walk, shown), _LACKING)
-        names = [benchmark.name or path.name for benchmark in found]
-        uses = Counter(names)
+        titles = numbered([benchmark.name or clean(path.name) for benchmark in found])
         return [
-            benchmark.served(
-                name if uses[name] == 1 else f"{name} #{place}",
-                path,
-                asked.devices,
-                faults if benchmark is found[-1] else [],
-            )
-            for place, (name, benchmark) in enumerate(zip(names, found, strict=True), 1)
+            benchmark.served(title, path, asked.devices, faults if benchmark is found[-1] else [])
+            for title, benchmark in zip(titles, found, strict=True)
         ]
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, Protocol, TypeVar
 
 from headway.errors import SourceError
+from headway.ledger.history import Served
 from headway.sources import files
+from headway.sources.asked import Loaded
 from headway.sources.jsonwalk import LIMIT, Path, Walk
 from headway.sources.text import clean
 
@@ -31,6 +36,45 @@ def no_object(head: bytes) -> str | None:
     """
     begins = head.lstrip().startswith((b"{", b"\xef\xbb\xbf{"))
     return None if begins else "it does not begin with an object of JSON"
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Return the names of the tests in a file, of those that are there more than once each with its place.
+
+    Example:
+        >>> numbered(["m", "m, 4/s", "m"])
+        ['m #1', 'm, 4/s', 'm #3']
+    """
+    uses = Counter(names)
+    return [name if uses[name] == 1 else f"{name} #{place}" for place, name in enumerate(names, 1)]
+
+
+def apart(found: Sequence[Loaded]) -> list[Loaded]:
+    """Return what was found, tests of a server that have one name called after their files too.
+
+    Example:
+        >>> import numpy as np
+        >>> none = np.zeros(0)
+        >>> tests = [Served("m", "vllmbench", *[none] * 5, path=f"d/{name}/run=0.json") for name in ("a", "b")]
+        >>> [one.name for one in apart(tests)]
+        ['m (a/run=0.json)', 'm (b/run=0.json)']
+    """
+    paths: dict[str, set[str]] = {}
+    for one in found:
+        if isinstance(one, Served):
+            paths.setdefault(one.name, set()).add(one.path)
+    return [_placed(one, paths[one.name]) if isinstance(one, Served) else one for one in found]
+
+
+def _placed(served: Served, alike: Collection[str]) -> Served:
+    """Return a test called after its file too, seen from the folder that all files with a test of its name share."""
+    if len(alike) < 2:
+        return served
+    try:
+        shown = os.path.relpath(served.path, os.path.commonpath([os.path.dirname(path) for path in alike]) or None)  # noqa: PTH120
+    except ValueError:  # one path begins at the root, another here
+        shown = served.path
+    return replace(served, name=f"{served.name} ({shown})")
 
 
 def is_list(head: bytes) -> bool:

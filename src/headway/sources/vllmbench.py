@@ -21,7 +21,7 @@ from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.jsonwalk import Path as Place
 from headway.sources.jsonwalk import Walk, decode
-from headway.sources.servedfile import count, is_list, no_object, number, results
+from headway.sources.servedfile import count, is_list, no_object, number, numbered, results
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -40,7 +40,8 @@ _QUANTILES: Final = {
     for name, title in (("ttft", "ttft"), ("tpot", "tpot"), ("e2el", "e2e"))
     for key in ("median", "p90", "p99")
 }
-_STATED: Final = frozenset({"completed", "failed", "duration", "num_prompts", *_NAMES, *_GOODPUTS, *_QUANTILES})
+_LOAD: Final = ("request_rate", "max_concurrency")
+_STATED: Final = frozenset({*_LOAD, "completed", "failed", "duration", "num_prompts", *_NAMES, *_GOODPUTS, *_QUANTILES})
 _OPENED: Final = ((), *((name,) for name in _COLUMNS))
 _KEPT: Final = (("itls", "*"),)
 _LACKING: Final = (
@@ -71,12 +72,11 @@ class VLLMBench:
         root = _root(files.head(path))
         opened, kept = ([(*root, *place) for place in some] for some in (_OPENED, _KEPT))
         found, faults = results(path, [(), *opened], kept, lambda walk: _results(walk, root), _LACKING)
-        served = []
-        for place, result in enumerate(found, 1):
-            name = result.name or path.name
-            title = name if len(found) == 1 else f"{name} #{place}"
-            served.append(_served(title, path, result, asked.devices, faults if result is found[-1] else ()))
-        return served
+        names = [", ".join([result.name or clean(path.name), *result.load]) for result in found]
+        return [
+            _served(title, path, result, asked.devices, faults if result is found[-1] else ())
+            for title, result in zip(numbered(names), found, strict=True)
+        ]
 
     def load_together(self, paths: Sequence[Path], asked: Asked) -> list[Served]:
         """Return the requests of each result in files of one folder; one that a list of them has too counts once."""
@@ -137,6 +137,12 @@ class _Result:
     def name(self) -> str:
         said = (self.stated.get(name) for name in _NAMES)
         return next((clean(text) for text in said if isinstance(text, str) and clean(text)), "")
+
+    @property
+    def load(self) -> list[str]:
+        """At which rate requests came, and how many were under way at most, where either had a limit."""
+        rate, most = (number(self.stated.get(name)) for name in _LOAD)
+        return [f"{rate:g}/s"] * (0 < rate < math.inf) + [f"{most:g} at once"] * (0 < most < math.inf)
 
     def add(self, name: str, raw: bytes | None) -> None:
         """Take one element of a list."""

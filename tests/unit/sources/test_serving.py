@@ -97,7 +97,7 @@ def counts(served, **slo):
 class TestVLLM:
     def test_what_a_result_says(self, tmp_path):
         served = vllm(tmp_path)
-        assert (served.name, served.source, served.duration_s) == ("small/model", "vllmbench", 2.5)
+        assert (served.name, served.source, served.duration_s) == ("small/model, 4 at once", "vllmbench", 2.5)
         assert served.ok.tolist() == [True] * 5 + [False]
         assert served.tokens.tolist() == [5, 5, 5, 1, 0, 0]
         assert served.ttft_s[:4].tolist() == [0.1, 0.25, 0.6, 0.1]
@@ -183,7 +183,7 @@ class TestVLLM:
     def test_several_results_in_one_file(self, tmp_path):
         one = json.dumps(VLLM)
         found = load(tmp_path, f"{one}\n{json.dumps(VLLM | {'ttfts': [9.0] * 6})}\n".encode())
-        assert [served.name for served in found] == ["small/model #1", "small/model #2"]
+        assert [served.name for served in found] == ["small/model, 4 at once #1", "small/model, 4 at once #2"]
         assert [counts(served, ttft=0.5)[0] for served in found] == [3, 0]
 
     @pytest.mark.parametrize("indent", [None, 4])
@@ -237,7 +237,7 @@ class TestVLLM:
         assert any("gzip" in text for text in served.warnings)
 
     def test_names_from_a_file_are_cleaned(self, tmp_path):
-        assert vllm(tmp_path, model_id="a\x1b[31mb\n").name == "ab"
+        assert vllm(tmp_path, model_id="a\x1b[31mb\n").name == "ab, 4 at once"
 
 
 class TestGuideLLM:
