@@ -234,7 +234,7 @@ def test_ordinary_lines_are_read_at_once(front, tmp_path, monkeypatch):
     monkeypatch.setattr(steplines, "_FEW", 1 << 40)
     each.append(told(nanogpt.NanoGPT(), path))
     monkeypatch.undo()
-    monkeypatch.setattr(nanogpt._Iterations, "take", None)
+    monkeypatch.setattr("headway.sources.nanogpt.iterations.Iterations.take", None)
     each.append(told(nanogpt.NanoGPT(), path))
     assert each[0] == each[1] == each[2]
 

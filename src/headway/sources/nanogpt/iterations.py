@@ -1,4 +1,4 @@
-"""Logs of the nanoGPT family: iterations with a time each, or the speedrun's steps with the training time so far."""
+"""Lines of iterations, each with a time of its own."""
 
 from __future__ import annotations
 
@@ -7,83 +7,31 @@ import re
 import struct
 from array import array
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.ledger.history import Run
-from headway.sources.asked import Asked
 from headway.sources.steps import front
 from headway.sources.steps.column import Table
 from headway.sources.steps.columns import UNKNOWN, parts, search
-from headway.sources.steps.line import ENDINGS
-from headway.sources.steps.lines import LONGEST, StepLines, bare, ending, holds, seconds_ns
+from headway.sources.steps.lines import LONGEST, StepLines, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headway.sources.steps.alike import Spans
-
     Ints = NDArray[np.int64]
 
-_ITER: Final = re.compile(
+ITER: Final = re.compile(
     r"\biter (\d{1,18}): .{0,200}?\btime ([^\s,]{1,40}?)(ms|s)\b(?:.{0,120}?\bmfu ([^\s,%]{1,20})%)?"
 )
 _EVALUATED: Final = re.compile(r"\bstep (\d{1,18}): train loss \S+ val loss ")
-_TIMED: Final = re.compile(r"\bstep:(\d{1,18})/(\d{1,18}) .{0,200}?\btrain_time: ?([^\s]{1,40}?)(ms|s)\b")
-_DEVICE: Final = re.compile(r"\|\s+(\d{1,3})\s+((?:NVIDIA|AMD|Tesla|GeForce)\b[^|]{1,60}?)\s+(?:On|Off|N/A)\s*\|")
-_ANY: Final = re.compile(
-    rb"\biter \d+: [^\r\n]{0,200}?\btime [\d.]+m?s\b|\bstep:\d+/\d+ [^\r\n]{0,200}?\btrain_time: ?[\d.]+m?s\b"
-)
-_MARKS: Final = (
-    b"iter ",
-    b"train_time:",
-    b"val loss ",
-    b"saving checkpoint to",
-    b"tokens per iteration will be",
-    b" Off ",
-    b" On ",
-)
 _FLOAT: Final = struct.Struct("=d")
-_UNIT: Final = {"ms": 1e-3, "s": 1.0}
+UNIT: Final = {"ms": 1e-3, "s": 1.0}
 
 
-class NanoGPT:
-    """The source of nanoGPT and modded-nanogpt logs."""
-
-    name = "nanogpt"
-
-    def recognise(self, path: Path, head: bytes) -> str | None:
-        """Return why the path is no log of nanoGPT, or None when it is one."""
-        if any(holds(path, head, mark, _ANY) for mark in (b"iter ", b"train_time:")):
-            return None
-        return "no line in it tells of an iter with its time, or of a step with the train_time"
-
-    def load(self, path: Path, asked: Asked) -> list[Run]:
-        """Return the run of a log.
-
-        Raises:
-            SourceError: No line tells of a step, slug ``no-runs``.
-            OSError: It cannot be read.
-        """
-        log = StepLines(self.name, path)
-        reader = _Reader(log)
-        log.read(reader.learn, reader.iterations.extend, reader.take, (*_MARKS, *ENDINGS))
-        iterations, timed, devices = reader.iterations, reader.timed, reader.devices
-        if not len(log):
-            log.first = 0
-            iterations.finish()
-        else:
-            timed.finish([mark for mark in iterations.marks if mark.kind in {"failed", "preempted"}])
-        kinds = set(devices.values())
-        kind = kinds.pop() if len(kinds) == 1 else None
-        return [log.run(clean(path.stem), asked, devices=len(devices) or None, accelerator=kind)]
-
-
-class _Mark(NamedTuple):
+class Mark(NamedTuple):
     """A line that tells of something else than iterations: its number, of what, the step, and when it was written."""
 
     number: int
@@ -92,102 +40,8 @@ class _Mark(NamedTuple):
     at_ns: int | None = None
 
 
-class _Reader:
-    """What is read of a log."""
-
-    def __init__(self, log: StepLines) -> None:
-        self._log = log
-        self.iterations = _Iterations(log)
-        self.timed = _Timed(log)
-        self.devices: dict[int, str] = {}
-
-    def learn(self, line: bytes) -> Spans | None:
-        """Return where an iteration's number, time and mfu are, and what stands in front of it."""
-        if not any(mark in line for mark in _MARKS):
-            return () if ending(line) is None else None
-        found = front.find(line, _ITER)
-        if found is None or found.said[3] != "ms" or b"train_time:" in line:
-            return None
-        said = found.said
-        return (said.span(1), said.span(2), said.span(4) if said[4] else (0, 0), *found.front)
-
-    def take(self, number: int, line: bytes) -> None:
-        """Read one line."""
-        if any(mark in line for mark in _MARKS):
-            said = bare(line)
-            if found := _TIMED.search(said.text):
-                self.timed.take(found, number, said.rank)
-            elif found := _ITER.search(said.text):
-                at_ns = self._log.stamp(said.text[: found.start()], number)
-                self.iterations.take(found, number, at_ns, said.rank)
-            elif found := _DEVICE.search(said.text):
-                self.devices[int(found[1])] = found[2]
-            else:
-                self.iterations.other(said.text, number)
-        elif (reason := ending(line)) is not None:
-            self.iterations.marks.append(_Mark(number, reason, 0, self._log.stamp("", number)))
-
-
 @dataclass
-class _Timed:
-    """Lines of a speedrun: ``train_time`` is what training took so far, evaluations left out."""
-
-    log: StepLines
-    last: int = 0
-    planned: int = 0
-    before_ns: int = 0
-    begun: int = 0
-    cold: int = 0
-    warmed: list[str] = field(default_factory=list)
-
-    def take(self, found: re.Match[str], number: int, rank: int) -> None:
-        """Read a line."""
-        log = self.log
-        step, total_ns = int(found[1]), seconds_ns(found[3], _UNIT[found[4]])
-        if total_ns is None or step >= 1 << 61:
-            log.bad.add("no step, left out", number, f"its train_time is {clean(found[3], 40)!r}")
-            return
-        self.planned = int(found[2])
-        if step < self.last or (step == 0 and self.last):
-            log.banner(line=number)
-            self.last = self.before_ns = 0
-            self.begun = self.cold = len(log)
-        if total_ns < self.before_ns:
-            self._warm(number)
-        took, steps = total_ns - self.before_ns, step - self.last
-        if steps > 0:
-            if not log.step(step, line=number, took_ns=took // steps, count=steps, rank=rank):
-                return
-        elif step and len(log) > self.begun:  # the end of the same step, told by its evaluation
-            log.columns["took"][-1] += took // max(1, log.columns["count"][-1])
-        elif step == 0:
-            return  # before the first step: its time is in that step's
-        self.last, self.before_ns = step, total_ns
-
-    def _warm(self, number: int) -> None:
-        """Book what the time had come to when it began anew: the program says that it is no training time."""
-        took = self.log.columns["took"]
-        took[self.cold : len(took)] = 0
-        self.cold = len(took)
-        self.log.span("startup", line=number, took_ns=self.before_ns)
-        self.warmed.append(f"{self.last} in line {number}")
-        self.before_ns = 0
-
-    def finish(self, marks: list[_Mark]) -> None:
-        """Say how it ended."""
-        if self.warmed:
-            self.log.warnings.append(
-                f"train_time begins anew after step {', '.join(self.warmed)}: what it had come to is warm-up by the "
-                "program's own word, and counted as startup"
-            )
-        for mark in marks:
-            self.log.close(mark.kind, line=mark.number)
-        if 0 < self.planned <= self.last:
-            self.log.close("finished", line=self.log.columns["line"][-1] + 1)
-
-
-@dataclass
-class _Iterations:
+class Iterations:
     """Lines of nanoGPT: each iteration that is logged with its own time, an evaluation before it included.
 
     The share of the peak of each is in ``mfu``, the bytes of a float in the place of a whole number.
@@ -196,13 +50,13 @@ class _Iterations:
     log: StepLines
     rows: Table = field(default_factory=lambda: Table("line", "step", "took", "at", "rank", "evaluated"))
     mfu: array[int] = field(default_factory=lambda: array("q"))
-    marks: list[_Mark] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
     evaluated: int = -1
     evaluated_in: tuple[int, int | None] = (0, None)
 
     def take(self, found: re.Match[str], number: int, at_ns: int | None, rank: int) -> None:
         """Read the line of an iteration."""
-        step, took = int(found[1]), seconds_ns(found[2], _UNIT[found[3]])
+        step, took = int(found[1]), seconds_ns(found[2], UNIT[found[3]])
         if took is None or step >= 1 << 61:
             self.log.bad.add("no step, left out", number, f"its time is {clean(found[2], 40)!r}")
             return
@@ -239,14 +93,14 @@ class _Iterations:
             self._untimed()
             self.evaluated, self.evaluated_in = int(found[1]), (number, self.log.stamp(text, number))
         elif "saving checkpoint to" in text:
-            self.marks.append(_Mark(number, "saved", self.evaluated, self.log.stamp(text, number)))
+            self.marks.append(Mark(number, "saved", self.evaluated, self.log.stamp(text, number)))
         elif "tokens per iteration will be" in text:
-            self.marks.append(_Mark(number, "banner", 0, self.log.stamp(text, number)))
+            self.marks.append(Mark(number, "banner", 0, self.log.stamp(text, number)))
 
     def _untimed(self) -> None:
         """Note an evaluation that no line with a time came after."""
         if self.evaluated >= 0:
-            self.marks.append(_Mark(self.evaluated_in[0], "evaluation", 0, self.evaluated_in[1]))
+            self.marks.append(Mark(self.evaluated_in[0], "evaluation", 0, self.evaluated_in[1]))
         self.evaluated = -1
 
     def finish(self) -> None:
@@ -294,7 +148,7 @@ class _Iterations:
             self.log.waits["below_peak"] = self.mfu
         self.rows, self.mfu = Table(), array("q")
 
-    def _mark(self, mark: _Mark, before: int) -> None:
+    def _mark(self, mark: Mark, before: int) -> None:
         line, at_ns = mark.number, mark.at_ns
         if mark.kind == "banner":
             self.log.banner(line=line, at_ns=at_ns)

@@ -1,0 +1,101 @@
+"""Logs of the nanoGPT family: which of its forms a line has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headway.ledger.history import Run
+from headway.sources.asked import Asked
+from headway.sources.nanogpt.iterations import ITER, Iterations, Mark
+from headway.sources.nanogpt.speedrun import TIMED, Speedrun
+from headway.sources.steps import front
+from headway.sources.steps.line import ENDINGS
+from headway.sources.steps.lines import StepLines, bare, ending, holds
+from headway.sources.text import clean
+
+if TYPE_CHECKING:
+    from headway.sources.steps.alike import Spans
+
+_DEVICE: Final = re.compile(r"\|\s+(\d{1,3})\s+((?:NVIDIA|AMD|Tesla|GeForce)\b[^|]{1,60}?)\s+(?:On|Off|N/A)\s*\|")
+_ANY: Final = re.compile(
+    rb"\biter \d+: [^\r\n]{0,200}?\btime [\d.]+m?s\b|\bstep:\d+/\d+ [^\r\n]{0,200}?\btrain_time: ?[\d.]+m?s\b"
+)
+_MARKS: Final = (
+    b"iter ",
+    b"train_time:",
+    b"val loss ",
+    b"saving checkpoint to",
+    b"tokens per iteration will be",
+    b" Off ",
+    b" On ",
+)
+
+
+class NanoGPT:
+    """The source of nanoGPT and modded-nanogpt logs."""
+
+    name = "nanogpt"
+
+    def recognise(self, path: Path, head: bytes) -> str | None:
+        """Return why the path is no log of nanoGPT, or None when it is one."""
+        if any(holds(path, head, mark, _ANY) for mark in (b"iter ", b"train_time:")):
+            return None
+        return "no line in it tells of an iter with its time, or of a step with the train_time"
+
+    def load(self, path: Path, asked: Asked) -> list[Run]:
+        """Return the run of a log.
+
+        Raises:
+            SourceError: No line tells of a step, slug ``no-runs``.
+            OSError: It cannot be read.
+        """
+        log = StepLines(self.name, path)
+        reader = _Reader(log)
+        log.read(reader.learn, reader.iterations.extend, reader.take, (*_MARKS, *ENDINGS))
+        iterations, timed, devices = reader.iterations, reader.timed, reader.devices
+        if not len(log):
+            log.first = 0
+            iterations.finish()
+        else:
+            timed.finish([mark for mark in iterations.marks if mark.kind in {"failed", "preempted"}])
+        kinds = set(devices.values())
+        kind = kinds.pop() if len(kinds) == 1 else None
+        return [log.run(clean(path.stem), asked, devices=len(devices) or None, accelerator=kind)]
+
+
+class _Reader:
+    """What is read of a log."""
+
+    def __init__(self, log: StepLines) -> None:
+        self._log = log
+        self.iterations = Iterations(log)
+        self.timed = Speedrun(log)
+        self.devices: dict[int, str] = {}
+
+    def learn(self, line: bytes) -> Spans | None:
+        """Return where an iteration's number, time and mfu are, and what stands in front of it."""
+        if not any(mark in line for mark in _MARKS):
+            return () if ending(line) is None else None
+        found = front.find(line, ITER)
+        if found is None or found.said[3] != "ms" or b"train_time:" in line:
+            return None
+        said = found.said
+        return (said.span(1), said.span(2), said.span(4) if said[4] else (0, 0), *found.front)
+
+    def take(self, number: int, line: bytes) -> None:
+        """Read one line."""
+        if any(mark in line for mark in _MARKS):
+            said = bare(line)
+            if found := TIMED.search(said.text):
+                self.timed.take(found, number, said.rank)
+            elif found := ITER.search(said.text):
+                at_ns = self._log.stamp(said.text[: found.start()], number)
+                self.iterations.take(found, number, at_ns, said.rank)
+            elif found := _DEVICE.search(said.text):
+                self.devices[int(found[1])] = found[2]
+            else:
+                self.iterations.other(said.text, number)
+        elif (reason := ending(line)) is not None:
+            self.iterations.marks.append(Mark(number, reason, 0, self._log.stamp("", number)))
