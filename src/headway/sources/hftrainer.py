@@ -56,7 +56,9 @@ class HFTrainer:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no trainer state, or None when it is one."""
-        return None if _START.match(head) and _MARK.search(head) else "it is no JSON with a log_history"
+        if not _START.match(head) or not _MARK.search(head):
+            return "it is no JSON with a log_history"
+        return "its first line is an object of its own, without a log_history" if _is_lines(head) else None
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
         """Return the run of a state.
@@ -82,6 +84,23 @@ class HFTrainer:
             )
         stem = home_of(path.absolute()).name if path.stem == "trainer_state" else path.stem
         return [_run(clean(stem), shown, state, asked.devices)]
+
+
+def _is_lines(head: bytes) -> bool:
+    r"""Return whether a file begins with a line that is an object by itself and has no history.
+
+    Example:
+        >>> _is_lines(b'{"loss": 2.1}\n{"log_history": []}\n'), _is_lines(b'{"log_history": []}\n')
+        (True, False)
+    """
+    line, *others = head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)
+    if not others or _MARK.search(line) or not line.rstrip().endswith(b"}"):
+        return False
+    try:
+        json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 @dataclass
@@ -133,15 +152,19 @@ def read(path: Path) -> State:
     bad = Complaints(clean(path.name), "entry")
     state = State([Session()])
     cut = ""
+    after = 0
     with files.plain(path) as file:
         document = _Document(file)
         try:
             for key, value in document.members():
                 _take(state, key, value, bad)
+            after = document.rest()
         except (ValueError, RecursionError, files.TornError):
             cut = (
                 f"{clean(path.name)}: the JSON breaks off or is damaged in line {document.line}; what is before counts"
             )
+    if after:
+        cut = f"{clean(path.name)}: the JSON ends in line {after}; what comes after it is left out"
     # What a trainer does after train() ends, such as a last evaluation, belongs to the training that ended.
     if len(state.sessions) > 1 and state.sessions[-1].last <= state.sessions[-2].last:
         late = state.sessions.pop()
@@ -308,6 +331,12 @@ class _Document:
                 yield str(key), self._value()
             if self._peek() != "}":
                 self._expect(",")
+
+    def rest(self) -> int:
+        """Return the number of the line that the object ends in, if something comes after it; else 0."""
+        self._expect("}")
+        line = self.line
+        return line if self._peek() else 0
 
     def _items(self) -> Iterator[Any]:
         self._expect("[")

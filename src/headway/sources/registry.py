@@ -61,6 +61,7 @@ HOMES: Final = (
     "torchtitan:TorchTitan",
     "maxtext:MaxText",
     "nanogpt:NanoGPT",
+    "trainerlog:TrainerLog",
     "hftrainer:HFTrainer",
     "lightning:Lightning",
     "tensorboard:TensorBoard",
