@@ -78,7 +78,7 @@ def test_alibaba_pods():
     assert (round(waits.mean(), 3), np.median(waits), np.percentile(waits, 99, method="higher"), waits.max()) == (
         61.302, 2, 908, 14330,
     )  # fmt: skip
-    assert hours(ledger) == {"running": 46439.91, "succeeded": 4094.79, "failed": 935.97}
+    assert hours(ledger) == {"running": 46439.91, "succeeded": 4094.79, "failed": 935.97, "pending": 0.0}
     assert round(ledger.held_ns / H, 2) == 51470.67
     assert any("sample" in warning for warning in pool.warnings)
 
@@ -143,7 +143,7 @@ def test_every_ready_mapping_has_a_sample():
 def test_a_pod_counts_the_thousandths_it_asked_for():
     (pool,) = load(SAMPLES / "table_alibaba_pods.csv")
     assert [job.milli for job in pool.jobs] == [250, 2000, 1000, 0]
-    assert hours(account(pool)) == {"running": 0.5, "failed": 2.0}
+    assert hours(account(pool)) == {"running": 0.5, "failed": 2.0, "pending": 0.0}
     assert account(pool).queue.n_never_ran == 1
 
 
@@ -434,7 +434,9 @@ def odd_table(chance, unit, n_odd):
 @pytest.mark.parametrize("unit", MOMENTS)
 @pytest.mark.parametrize("zone", ["", 'zone = "Europe/Berlin"', 'zone = "+05:30"'])
 @pytest.mark.parametrize("n_odd", [0, 1, 3])
-def test_rows_read_together_say_what_each_says_alone(tmp_path, monkeypatch, unit, zone, n_odd):
+@pytest.mark.parametrize("begin", [START, START.replace(month=10, day=24)])
+def test_rows_read_together_say_what_each_says_alone(tmp_path, monkeypatch, unit, zone, n_odd, begin):
+    monkeypatch.setitem(globals(), "START", begin)
     toml = GENERIC + 'duration = "took"\nwait = "waited"\n[skip]\nhow = ["skip"]\n'
     toml += f'[times]\nunit = "{unit.partition(",")[0]}"\n{zone}'
     table = odd_table(random.Random(f"{unit}{zone}{n_odd}"), unit, n_odd)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headway import account, load
 from headway.errors import ArgumentError
-from headway.sources.zone import in_order, utc, zone_of
+from headway.sources.zone import either, in_order, utc, utc_of, zone_of
 
 ZURICH = ZoneInfo("Europe/Zurich")
 FORWARD = datetime(2024, 3, 30, 22, tzinfo=UTC)
@@ -103,3 +103,29 @@ def test_an_hour_that_is_shown_twice_is_told_apart_by_the_order():
     moments = [BACK + timedelta(minutes=n) for n in range(0, 400, 10)]
     local = [round(one.astimezone(ZURICH).replace(tzinfo=UTC).timestamp()) * S for one in moments]
     assert in_order(np.array(local), ZURICH).tolist() == [round(one.timestamp()) * S for one in moments]
+
+
+@pytest.mark.parametrize(
+    "name", ["Europe/Zurich", "America/New_York", "Australia/Lord_Howe", "Asia/Shanghai", "+05:45"]
+)
+@pytest.mark.parametrize("day", [datetime(2024, month, 1) for month in (3, 4, 10, 11)])  # noqa: DTZ001 - as shown there
+def test_each_minute_of_a_month_is_read_as_datetime_does(name, day):
+    zone = zone_of(name)
+    there = [day + timedelta(minutes=7 * n) for n in range(31 * 24 * 60 // 7)]
+    local = np.array([round(one.replace(tzinfo=UTC).timestamp()) * S for one in there])
+    for moments, fold in zip(either(local, zone), (0, 1), strict=True):
+        assert moments.tolist() == [round(one.replace(tzinfo=zone, fold=fold).timestamp()) * S for one in there]
+    assert [utc_of(one, zone) for one in local[::100].tolist()] == utc(local[::100], zone).tolist()
+
+
+def test_of_a_table_only_times_in_the_hour_of_a_change_are_told(tmp_path):
+    times = [f"2024-10-27 {hour:02}:{minute:02}:30" for hour in range(24) for minute in range(0, 60, 5)]
+    rows = [f"{n},u,v,8,64,1,COMPLETED,{at},{at},{at},0,0" for n, at in enumerate(times)]
+    head = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"
+    (tmp_path / "jobs.csv").write_text("\n".join([head, *rows, ""]))
+    (pool,) = load(tmp_path / "jobs.csv", zone="Europe/Zurich")
+    shown_there = [datetime.fromisoformat(at).replace(tzinfo=ZURICH) for at in times]
+    assert [job.start_ns for job in pool.jobs] == [round(one.timestamp()) * S for one in shown_there]
+    assert [text.partition(":")[0] for text in pool.warnings] == [
+        "12 local times are in an hour in which clocks were put forward or back"
+    ]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC
 from typing import TYPE_CHECKING, Final
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.ledger.jobs import UNTOLD
 from headway.sources.table.times import MISSING, Times
+from headway.sources.zone import either, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +32,6 @@ _DATE_AND_TIME: Final = len("2020-01-01 00:00:00")
 _PLACES: Final = (0, 5, 8, 11, 14, 17)
 _MARKS: Final = ((4, "-"), (7, "-"), (13, ":"), (16, ":"))
 _WIDTHS: Final = {"%Y": 4, "%m": 2, "%d": 2, "%H": 2, "%M": 2, "%S": 2}
-_DAY_S: Final = 86_400
-_MOST_DAYS: Final = 1 << 16
 _BETWEEN: Final = len("2020-01-01")
 _SPACE, _T, _ZERO = ord(" "), ord("T"), ord("0")
 
@@ -108,7 +106,6 @@ class Clock:
 
     def __init__(self, times: Times) -> None:
         self._times = times
-        self._offsets: dict[int, int | None] = {}
 
     def read(self, texts: Sequence[str], form: Form) -> tuple[Ints, Ints, Bools]:
         """Return moments [ns since the Unix epoch], numbers that are equal where the texts are, and which are plain.
@@ -139,41 +136,15 @@ class Clock:
         if form.iso:
             good &= (chars[_BETWEEN] == _SPACE) | (chars[_BETWEEN] == _T)
             keys[full] += chars[_BETWEEN] == _T
-        offset_s, known = self._offset_s(seconds, good, form)
-        told[full] = (seconds - offset_s) * NS_PER_S + fraction_ns
-        plain[full] = good & known
+        before, after = self._placed(np.where(good, seconds, 0) * NS_PER_S, form)
+        told[full] = before + fraction_ns
+        plain[full] = good & (before == after)
         return told, keys, plain
 
-    def _offset_s(self, seconds: Ints, good: Bools, form: Form) -> tuple[Ints | int, Bools | bool]:
-        """Return by how much local clocks were ahead [s], and where that is sure."""
-        if form.zone == "Z":
-            return 0, True
-        if form.zone:
-            minutes = int(form.zone[1:3]) * 60 + int(form.zone[4:6])
-            return (-60 if form.zone[0] == "-" else 60) * minutes, True
-        zone = self._times.zone
-        if isinstance(zone, ZoneInfo):
-            days, places = np.unique(np.where(good, seconds // _DAY_S, 0), return_inverse=True)
-            offsets = [self._of_day(day, zone) for day in days.tolist()]
-            known = np.array([offset is not None for offset in offsets], bool)
-            return np.array([offset or 0 for offset in offsets], np.int64)[places], known[places]
-        offset = zone.utcoffset(None) if isinstance(zone, timezone) else timedelta(0)
-        return round((offset or timedelta(0)).total_seconds()), True
-
-    def _of_day(self, day: int, zone: ZoneInfo) -> int | None:
-        """Return by how much clocks were ahead all of a day [s]; None where they were put forward or back."""
-        if day not in self._offsets:
-            begin = datetime.fromtimestamp(day * _DAY_S, UTC).replace(tzinfo=None)
-            moments = [(begin + timedelta(hours=hour)).replace(tzinfo=zone) for hour in range(-1, 26)]
-            found = {one.replace(fold=fold).utcoffset() for one in moments for fold in (0, 1)}
-            offset = found.pop()
-            self._forget()
-            self._offsets[day] = None if found or offset is None else round(offset.total_seconds())
-        return self._offsets[day]
-
-    def _forget(self) -> None:
-        if len(self._offsets) >= _MOST_DAYS:
-            self._offsets.clear()
+    def _placed(self, local_ns: Ints, form: Form) -> tuple[Ints, Ints]:
+        """Return what clocks showed as moments [ns since the Unix epoch], as before and as after they were changed."""
+        named = zone_of("UTC" if form.zone == "Z" else form.zone) if form.zone else self._times.zone
+        return either(local_ns, named or UTC)
 
 
 def _seconds(chars: NDArray[np.uint8], form: Form) -> tuple[Ints, Bools]:
