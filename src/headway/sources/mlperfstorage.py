@@ -132,12 +132,12 @@ def _busy(metric: dict[str, Any], warnings: list[str]) -> list[float | None]:
 
 
 def _title(summary: dict[str, Any], path: Path) -> str:
-    workload = summary.get("workload")
-    return (
-        clean(workload, 60)
-        if isinstance(workload, str) and workload
-        else clean(path.resolve().parent.name or path.stem)
-    )
+    """Return what was trained, else the folder, and since when: a benchmark is run several times."""
+    told = (summary.get(name) for name in ("workload", "model"))
+    what = next((text for said in told if isinstance(said, str) and (text := clean(said, 60).strip())), "")
+    since = _moment(summary.get("start"))
+    shown = "" if since is None else f", {_EPOCH + timedelta(microseconds=since // 1000):%Y-%m-%d %H:%M:%S}"
+    return (what or clean(path.resolve().parent.name or path.stem)) + shown
 
 
 def _moment(value: object) -> int | None:

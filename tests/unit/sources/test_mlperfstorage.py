@@ -66,7 +66,7 @@ def test_blocks_wait_what_utilisation_leaves(tmp_path):
             "shutdown": 4.5,
         }
     )
-    assert run.name == "unet3d"
+    assert run.name == "unet3d, 2024-01-01 10:00:00"
     assert ledger.runtime == pytest.approx((36 + 24.4) / 101)
     assert ledger.steps.executed == 3
     said = "\n".join(run.warnings)
@@ -156,3 +156,27 @@ def test_damage(tmp_path):
             MLPerfStorage().load(path, Asked())
     for head in (b"", b"num_accelerators metric", b"[1]", b'{"num_accelerators": 4}'):
         assert MLPerfStorage().recognise(path, head)
+
+
+def test_runs_of_one_host_and_model_are_told_apart(tmp_path):
+    for number, day in enumerate(("2023-08-04", "2023-08-05")):
+        folder = tmp_path / f"run{number}" / "host7"
+        folder.parent.mkdir()
+        text = json.dumps(summary(model="bert")).replace("2024-01-01", day)
+        write(folder, text, json.loads(json.dumps(EPOCHS).replace("2024-01-01", day)))
+    assert [run.name for run in load(tmp_path)] == ["bert, 2023-08-04 10:00:00", "bert, 2023-08-05 10:00:00"]
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({"workload": "unet3d_h100", "model": "unet3d"}, "unet3d_h100, 2024-01-01 10:00:00"),
+        ({"workload": 3, "model": " \x07"}, "d, 2024-01-01 10:00:00"),
+        ({"start": "soon", "model": "bert"}, "bert"),
+    ],
+)
+def test_a_run_is_called_after_its_workload_or_model_or_folder(tmp_path, more, name):
+    folder = tmp_path / "d"
+    write(folder, summary(**more), EPOCHS)
+    (run,) = MLPerfStorage().load(folder / "summary.json", Asked())
+    assert run.name == name
