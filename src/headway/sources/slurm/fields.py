@@ -32,7 +32,7 @@ LONG: Final = frozenset({*STATES.values(), "launch_failed", "reconfig_fail", "po
 """Every state of a job."""
 MOST_NODES: Final = 200_000
 _WORD: Final = re.compile(r"[A-Za-z_]+")
-_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?!\d))?)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _CLOCK: Final = re.compile(r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d", re.ASCII)
 _PLAIN: Final = len("2024-01-31T12:00:00")
 _LENGTH: Final = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(\d{1,8}):(\d\d)(?:\.\d*)?", re.ASCII)
@@ -113,7 +113,7 @@ class Moments:
         self._days: dict[str, int] = {}
 
     def read(self, text: str) -> int | None:
-        """Return a moment [ns since the Unix epoch]; None where the field says nothing.
+        """Return a moment [ns since the Unix epoch], also one cut to its minute; None where the field says nothing.
 
         Raises:
             ValueError: It is no moment, or none of a year from 1971 to 2100.

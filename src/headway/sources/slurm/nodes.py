@@ -30,6 +30,8 @@ STATES: Final = (*_OUT, *_HELD, *_IDLE)
 """How the names of the states of nodes begin."""
 _BUSY: Final = ("alloc", "mix", "comp")
 """How the states begin of nodes on which jobs run."""
+_WHOLE: Final = ("node", "gres", "gres_used")
+"""Columns of which a cell that is cut tells something else."""
 _LEAVING: Final = ("draining", "drng", "failing", "failg")
 """How the states begin of nodes on which jobs run that get no others."""
 
@@ -109,6 +111,7 @@ class Nodes:
 
     Attributes:
         sliced: Whether a node has slices of devices.
+        cut: Whether a record was cut to the width of a column, so that how many devices there are is not known.
     """
 
     def __init__(self, zone: tzinfo | None = None) -> None:
@@ -118,20 +121,26 @@ class Nodes:
         self._lists: set[tuple[str, str, int | None, int | None, int | None]] = set()
         self._n_named = 0
         self.sliced = False
+        self.cut = False
 
     def __len__(self) -> int:
         """Return how many nodes have been read."""
         return len(self._nodes)
 
     def add(self, row: Row) -> str:
-        """Take one record, and return why it cannot be used; nothing where it can."""
+        """Take one record, and return why it cannot be used; nothing where it can.
+
+        Raises:
+            CutError: Its name or its resources are cut to the width of a column; of resources it counts as a node.
+        """
         state = node_state(row.get("state", ""))
         if "state" in row and not state:
             return f"{row['state'][:40] or 'nothing'} is no state of a node"
         try:
-            each = gpus.milli(row["gres"]) or 0 if "gres" in row else None
+            self.cut |= any(row.get(name, "").endswith("+") for name in _WHOLE)
+            fields.whole(row.get("node", ""))
+            each, used = self._amount(row, "gres"), self._amount(row, "gres_used")
             self.sliced |= gpus.sliced(row.get("gres", ""))
-            used = gpus.milli(row["gres_used"]) or 0 if "gres_used" in row else None
             since = self.moments.read(row.get("since", ""))
             told = (row.get("node", ""), state, each, used, since)
             if told in self._lists:
@@ -154,7 +163,16 @@ class Nodes:
                 self._nodes[name] = new
         if len(names) > 1 and len(told[0]) <= _SHORT and told[0] and len(self._lists) < _MOST_LISTS:
             self._lists.add(told)
+        for name in _WHOLE:
+            fields.whole(row.get(name, ""))
         return ""
+
+    def _amount(self, row: Row, name: str) -> int | None:
+        """Return the devices that a column tells [1/1000]; None where it is cut, or not there."""
+        try:
+            return gpus.milli(row[name]) or 0 if name in row else None
+        except fields.CutError:
+            return None
 
     def _names(self, row: Row) -> list[str]:
         """Return the names of the nodes of a record.
@@ -185,7 +203,8 @@ class Nodes:
     @property
     def devices(self) -> int | None:
         """How many GPUs the nodes have in all, a part of one as one; None where nobody says."""
-        if len(self._unnamed) > 1 or not self._nodes or any(node.milli is None for node in self._nodes.values()):
+        nodes = self._nodes.values()
+        if self.cut or len(self._unnamed) > 1 or not nodes or any(node.milli is None for node in nodes):
             return None
         return -(-_sum(self._nodes.values()) // 1000)
 
@@ -220,7 +239,7 @@ class Nodes:
                 "nodes are counted by partition and a node can be in several, so that devices cannot be added up: add "
                 "NODELIST (%N) to the columns"
             )
-        elif not sized:
+        elif not sized and not self.cut:
             yield "no column tells the devices of nodes: add GRES (%G), or give --capacity"
         leaving = [node for node in self._out() if is_leaving(node.state)]
         if sized and (unsure := [node for node in leaving if node.used is None]):

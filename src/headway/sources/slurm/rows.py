@@ -19,7 +19,7 @@ _BLOCK: Final = 1 << 18
 _FELL_APART: Final = (
     "no record, left out: the delimiter is inside a cell, and which is not clear; write it again with --delimiter='|'"
 )
-_MARKS: Final = (b"jobid", b"job_id", b"nodes", b"nodelist", b"hostnames", b"avail")
+_MARKS: Final = (b"jobid", b"job_id", b"nodes", b"nodelist", b"hostn", b"avail")
 """One of these is in a header, in lower case."""
 _BESIDE: Final = frozenset(bytes([letter]) for letter in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ -\r") | {b""}
 """With one of these a line begins that is none of a record, or is empty."""

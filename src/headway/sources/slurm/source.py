@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 _NO_TABLE: Final = "no line in its first 64 KiB is a header of sacct, squeue or sinfo, and it is no JSON of theirs"
 _CUT: Final = "cut to the width of a column, left out; write it again with -P (parsable), or squeue with -o '%i|%T|…'"
+_CUT_NODE: Final = (
+    "cut to the width of a column, so that the number of devices is not known; write it again with "
+    "sinfo -N -o '%n|%P|%T|%G|%H', or wider columns (-O Gres:80), or give --capacity"
+)
 _CUT_NAME: Final = (
     "one with a name that ends in + as where it is cut to the width of a column, so that names may fall together; "
     "write it again with -P (parsable)"
@@ -154,7 +158,7 @@ class _Reading:
             try:
                 why = self.nodes.add(row) if kind == SINFO else self.jobs.add(row)
             except slurm_fields.CutError as error:
-                complaints.add(_CUT, place, str(error))
+                complaints.add(_CUT_NODE if kind == SINFO else _CUT, place, str(error))
                 return
             if why:
                 what = "node" if kind == SINFO else "job"

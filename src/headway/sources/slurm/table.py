@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from headway.sources import files
 from headway.sources.slurm import fields as slurm_fields
 from headway.sources.slurm import lists as slurm_lists
+from headway.sources.slurm import names as slurm_names
+from headway.sources.slurm import places as slurm_places
 
 SACCT: Final = "sacct"
 SQUEUE: Final = "squeue"
@@ -60,8 +62,10 @@ _LOOSE: Final = re.compile(
     r'"?([A-Za-z][\w/]*(?::[A-Z])*(?:\([A-Za-z/]*\))?)((?:\([^()]*\)|\[[^][]*\]|%-?\d+)*)"?', re.ASCII
 )
 """The name of a column, with a width or a unit after it, and in quotes."""
-_NAME: Final = re.compile(r"[A-Z][\w/]*(?::[A-Z])*(?:\([A-Z/]*\))?")
+_NAME: Final = re.compile(r"[A-Z][\w/]*(?::[A-Z])*(?:\([A-Z/]*\)?)?")
 DASHES: Final = re.compile(rb"-+(?: +-+)* *")
+_ROWS: Final = 100
+"""So many lines below a header tell whether columns are at places."""
 _JOB: Final = re.compile(r"\d{1,20}(?:[_+.].*)?", re.ASCII)
 
 
@@ -76,7 +80,7 @@ class Header:
         delimiter: What stands between them; empty: blanks.
         closed: Whether it stands after the last one too.
         free: The places of columns in which the delimiter may stand.
-        spans: By column, the first and last place of its characters, where columns are that wide.
+        spans: By column, the first and last place of its characters, where dashes show how wide columns are.
         lists: The places of columns in which resources stand, with commas between them.
         first: The first letter of its line.
         quoted: Whether names are in quotes, as cells are then.
@@ -92,6 +96,7 @@ class Header:
     lists: frozenset[int] = frozenset()
     first: bytes = b""
     quoted: bool = False
+    at: slurm_places.Places | None = None
 
     @cached_property
     def n_delimiters(self) -> int:
@@ -107,6 +112,8 @@ class Header:
         """Return the cells of a line, or of several that are one record."""
         if self.spans:
             return [line[low:high] for low, high in self.spans]
+        if self.at:
+            return self.at.split(line)
         if not self.delimiter:
             return line.split()
         cells = line.split(self.delimiter)
@@ -120,6 +127,23 @@ class Header:
     def places(self) -> Mapping[str, int]:
         """The place of each column by what it is called here."""
         return {name: index for index, name in self.columns.items()}
+
+    def places_of(
+        self, line: bytes, names: Sequence[slurm_names.Name], rows: Sequence[bytes] = ()
+    ) -> slurm_places.Places | None:
+        """Return where its columns are, where its names, and the lines below, say that each has a width.
+
+        Args:
+            line: The header.
+            names: Its names, as they stand there.
+            rows: Lines below it.
+        """
+        meanings = [self.columns.get(index, "") for index in range(self.width)]
+        return slurm_places.places(line, names, meanings, self.free, [row for row in rows if self._may_be_row(row)])
+
+    def _may_be_row(self, line: bytes) -> bool:
+        """Return whether a line below the header looks like a record."""
+        return bool(line.strip()) and (self.kind == SINFO or line.lstrip()[:1].isdigit())
 
     def row(self, cells: Sequence[bytes]) -> dict[str, str]:
         """Return what the cells say; of two columns of one meaning the first counts."""
@@ -179,14 +203,23 @@ def header(line: bytes) -> Header | None:
     """
     if len(line) > files.HEAD or not line.isascii():
         return None
-    text = line.decode().strip(" \r\n")
+    text = line.decode().strip(" \r\n").replace("NODELIST (REASON)", "NODELIST(REASON)")
     names = _NAME.findall(text)
     between = [part.strip(" ") for part in _NAME.split(text)]
-    if not _are_between(between) or not (kind := _kind(names)):
+    if not _are_between(between):
+        return _loose(text)
+    placed: list[slurm_names.Name] = []
+    if text.upper() == text:
+        names = slurm_names.whole(names)
+        if not between[1]:
+            placed = slurm_names.apart(line.decode())
+            names = [name.full for name in placed]
+    if not (kind := _kind(names)):
         return _loose(text)
     if kind == SQUEUE and sum(name.lower() in _SPELLINGS[0] for name in names) > sum(name in COLUMNS for name in names):
         kind, names = SACCT, [_SPELLINGS[0].get(name.lower(), name) for name in names]
-    return _header(kind, names, between, text)
+    found = _header(kind, names, between, text)
+    return replace(found, at=found.places_of(line, placed)) if placed else found
 
 
 def _are_between(between: Sequence[str]) -> bool:
@@ -254,12 +287,21 @@ def _kind(names: list[str]) -> str | None:
 
 
 def first_header(head: bytes) -> Header | None:
-    """Return the first header in the beginning of a file, with its widths where dashes underline it."""
+    """Return the first header in the beginning of a file, with its widths where they can be told."""
     lines = head.removeprefix(b"\xef\xbb\xbf").splitlines()
     for index, line in enumerate(lines):
         if found := header(line):
-            return _underlined(found, lines[index + 1]) if index + 1 < len(lines) else found
+            rows = lines[index + 1 : index + 1 + _ROWS]
+            return _placed(_underlined(found, rows[0]), line, rows) if rows else found
     return None
+
+
+def _placed(found: Header, line: bytes, rows: Sequence[bytes]) -> Header:
+    """Return a header with the places of its columns, where the lines below it say that they have such."""
+    if found.delimiter or found.spans or found.kind == SACCT:
+        return found
+    names = slurm_names.apart(line.decode())
+    return replace(found, at=found.places_of(line, names, rows)) if len(names) == found.width else found
 
 
 def _underlined(found: Header, line: bytes) -> Header:
