@@ -227,6 +227,15 @@ def nanogpt(n: int) -> str:
     return f"iter {n}: loss {near(2)}, time {near(100, 2)}ms, mfu {near(40, 2)}%"
 
 
+def trainerlog(n: int) -> str:
+    seconds = 5 * n
+    said = {"current_steps": 10 * (n + 1), "total_steps": 1 << 24, "loss": near(2.0), "lr": 1e-4}
+    said |= {"epoch": round(n / 100, 2), "percentage": 1.5}
+    days, rest = divmod(seconds, 86400)
+    clock = f"{f'{days} days, ' if days else ''}{rest // 3600}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return json.dumps({**said, "elapsed_time": clock, "remaining_time": "1:00:00"})
+
+
 def hftrainer(n: int) -> str:
     step = n + 1  # logging_steps=1
     if n % 50 == 49:
@@ -346,6 +355,7 @@ LOGS: dict[str, Callable[[Path, float], int]] = {
     "torchtitan": Rows(torchtitan),
     "maxtext": Rows(maxtext),
     "nanogpt": Rows(nanogpt),
+    "trainerlog": Rows(trainerlog),
     "hftrainer": Rows(hftrainer, '{\n"epoch": 1.0,\n"global_step": 1,\n"log_history": [\n', ",\n", "]}\n"),
     "lightning": Rows(lightning, "epoch,step,lr-AdamW,train_loss,val_loss\n"),
     "tensorboard": Rows(tensorboard, between="", tail=""),
