@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+_TEST: Final = re.compile(r"(?:\A|[^a-z])test(?:\Z|[^a-z])", re.IGNORECASE)
+"""What a metric of a test is called, such as ``test_loss``."""
 _LOOKED_AT: Final = 20
 """So many rows are looked at to recognise a file."""
 
@@ -55,7 +59,7 @@ class Lightning:
         _, first = next(log.lines(), (1, b""))
         columns = _columns(first.decode("utf-8-sig", "replace").rstrip("\r\n"))
         if "step" in columns:  # else no row has one, which is said below
-            rows = _Rows(log, columns.index("step"), len(columns))
+            rows = _Rows(log, columns)
             log.read(rows.learn, rows.extend, rows.take)
         stem = path.absolute().parent.name if path.stem == "metrics" else path.stem
         return [log.run(clean(stem), asked, rows="block")]
@@ -67,24 +71,36 @@ class _Rows:
 
     Attributes:
         log: What is told of them.
-        place: Which cell has the step.
-        width: How many cells a row has.
+        columns: What the cells of a row are.
         last: The step of the row before.
     """
 
     log: StepLines
-    place: int
-    width: int
+    columns: list[str]
     last: int = -1
 
+    def __post_init__(self) -> None:
+        """Look up where the step and the epoch are, and what is of a training."""
+        self._step, self._epoch = self.columns.index("step"), self.columns.index("epoch")
+        self._of_tests = [_TEST.search(name) is not None for name in self.columns]
+        self._of_training = [name not in {"step", "epoch"} and not _TEST.search(name) for name in self.columns]
+
     def learn(self, line: bytes) -> Spans | None:
-        """Return where the step of a row is."""
-        cells = line.split(b",")
-        if len(cells) != self.width:
+        """Return where the step and the epoch of a row are."""
+        cells = line.rstrip(b"\r\n").split(b",")
+        if len(cells) != len(self.columns):
             return None if line.strip() else ()
-        cell = cells[self.place].rstrip(b"\r\n")
-        begin = sum(map(len, cells[: self.place])) + self.place
-        return ((begin, begin + len(cell)),) if cell.strip() else ()
+        if not cells[self._step].strip() or self._is_test(cells):
+            return ()
+        return self._span(cells, self._step), self._span(cells, self._epoch)
+
+    def _span(self, cells: list[bytes], place: int) -> tuple[int, int]:
+        begin = sum(map(len, cells[:place])) + place
+        return begin, begin + len(cells[place])
+
+    def _is_test(self, cells: list[bytes]) -> bool:
+        """Return whether a row is of a test alone: Lightning writes it as of the step after the last."""
+        return _any(self._of_tests, cells) and not _any(self._of_training, cells)
 
     def extend(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
         """Take the steps of many rows; return whether they can be."""
@@ -94,26 +110,42 @@ class _Rows:
         new = np.diff(step, prepend=self.last) != 0
         self.last = int(step[-1])
         step, numbers = step[new], numbers[new]
+        if not len(self.log) and len(step):
+            self._first(int(numbers[0]), int(step[0]), float(values[1][0]))
+            step, numbers = step[1:], numbers[1:]
         unknown = np.broadcast_to(np.int64(UNKNOWN), len(step))
         self.log.steps(step, line=numbers, at=unknown, took=unknown, rank=np.broadcast_to(np.int64(-1), len(step)))
         return True
 
     def take(self, number: int, line: bytes) -> None:
         """Take the step of a row."""
-        cells = line.split(b",")
+        cells = line.rstrip(b"\r\n").split(b",")
         if number == 1:
             return
-        if len(cells) != self.width:
+        if len(cells) != len(self.columns):
             if line.strip():
-                self.log.bad.add("no row, left out", number, f"it has {len(cells)} cells of {self.width}")
+                self.log.bad.add("no row, left out", number, f"it has {len(cells)} cells of {len(self.columns)}")
             return
-        cell = cells[self.place]
+        if self._is_test(cells):
+            return
+        cell = cells[self._step]
         step = _step(cell)
         if step is None:
             if cell.strip():
                 self.log.bad.add("without a step that can be, left out", number, repr(cell[:40])[2:-1])
+        elif not len(self.log):
+            self._first(number, step, math.nan if (epoch := _step(cells[self._epoch])) is None else epoch)
         elif step != self.last and self.log.step(step, line=number):
             self.last = step
+
+    def _first(self, number: int, step: int, epoch: float) -> None:
+        """Take the first step: in the first epoch it stands for all from 0 on."""
+        if self.log.step(step, line=number, count=step + 1 if epoch == 0 else 0):
+            self.last = step
+
+
+def _any(which: list[bool], cells: list[bytes]) -> bool:
+    return any(is_one and cell.strip() for is_one, cell in zip(which, cells, strict=True))
 
 
 def _columns(line: str) -> list[str]:

@@ -772,6 +772,29 @@ def test_lightning_steps_that_go_back_are_another_attempt(tmp_path):
     assert ledger.attempts == 2
 
 
+@pytest.mark.parametrize("n", [1, 30])
+def test_lightning_rows_of_a_test_are_no_steps(tmp_path, n):
+    rows = [f"{step // 50},{step},0.5,,,\n" for step in range(9, 10 * n, 10)]
+    text = "epoch,step,train_loss,test_acc,val_loss,Test/f1\n" + "".join(rows)
+    expected = steps_of(of_text(Lightning(), tmp_path, text)[0])
+    assert steps_of(of_text(Lightning(), tmp_path, text + f"{n},{10 * n},,0.9,,\n{n},{10 * n},,,,0.8\n")[0]) == expected
+    assert max(steps_of(of_text(Lightning(), tmp_path, text + f"{n},{10 * n},,0.9,0.5,\n")[0])) == 10 * n
+    assert max(steps_of(of_text(Lightning(), tmp_path, text.replace("test_acc", "latest") + "9,999,,1,,\n")[0])) == 999
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_lightning_first_row_of_the_first_epoch_stands_for_all_from_0(tmp_path, rows):
+    later = "".join(f"0,{49 + 10 * n},0.5\n" for n in range(1, rows))
+    run, _ = of_text(Lightning(), tmp_path, "epoch,step,loss\n0,49,0.5\n" + later)
+    assert steps_of(run) == list(range(40 + 10 * rows))
+    run, _ = of_text(Lightning(), tmp_path, "epoch,step,loss\n3,149,0.5\n3,159,0.4\n" + later.replace("0,", "3,1", 1))
+    assert steps_of(run)[0] == 140
+
+
+def steps_of(run):
+    return [step for process in run.processes for step in process.rows.step.tolist()]
+
+
 def test_lightning_rows_that_make_no_sense_are_left_out_and_said(tmp_path):
     text = "\ufeffepoch,step,loss\r\n0,9,1\r\n0,x,1\r\n0,19.0,nan\r\n0,2,\r\n1,29,0.5,7\r\n1,-4,0\r\n1,3"
     run, ledger = of_text(Lightning(), tmp_path, text.replace("0,x,", "0,1e999,").replace("0,2,", "0,,"))
