@@ -6,7 +6,7 @@ import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +17,7 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import Notice, Open, Span
 from headway.ledger.history import Process, Run
-from headway.sources import files
+from headway.sources import files, ptdaemon
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
 from headway.sources.intervals import Interval
@@ -34,7 +34,6 @@ EFFICIENCY: Final = "conversion_eff"
 _KEYS: Final = (READING, ESTIMATE, "power_measurement_start", "power_measurement_stop")
 _MARK: Final = MARK[1:]
 """Some writers lose a colon."""
-_PTD: Final = b"Time,"
 _MOST_W: Final = 1e10
 _LAST_MS: Final = BOUND // NS_PER_MS
 _HOLE: Final = 10
@@ -67,7 +66,8 @@ def is_power(head: bytes) -> bool:
     if _MARK in head:
         quoted = [f'"{key}"'.encode() for key in (*_KEYS, "init_start", "run_start")]
         return any(key in head for key in quoted[:-2]) and not any(key in head for key in quoted[-2:])
-    return any(line.startswith(_PTD) and b",Watts," in line for line in head.lstrip(b"\xef\xbb\xbf").splitlines()[:50])
+    lines = head.lstrip(b"\xef\xbb\xbf").splitlines()[:50]
+    return any(line.startswith(ptdaemon.BEGINS) and b",Watts," in line for line in lines)
 
 
 class MLPerfPower:
@@ -88,8 +88,9 @@ class MLPerfPower:
         meters, warnings = read(path, asked.zone)
         ends = [int(at) for meter in meters if len(times := meter.sorted()[0]) for at in (times[0], times[-1])]
         if not ends:
+            why = "".join("; " + text.removeprefix(f"{clean(path.name)}: ") for text in warnings[:1])
             raise SourceError(
-                f"Cannot read {clean(str(path), 4096)}: there is no power reading in it",
+                f"Cannot read {clean(str(path), 4096)}: there is no power reading in it{why}",
                 "Give the log of a node, with its power_reading lines",
                 "no-runs",
                 path=str(path),
@@ -133,11 +134,11 @@ def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo | None = None) ->
         return run
     meters: list[Meter] = []
     warnings: list[str] = []
+    span = window(run)
     for path in dict.fromkeys(path.resolve() for path in power_paths):
-        found, said = read(path, zone)
+        found, said = read(path, zone, span)
         meters += found
         warnings += said
-    span = window(run)
     if not meters or span is None:
         return replace(
             run, warnings=(*run.warnings, *warnings, "no power reading belongs to it: its energy is unknown")
@@ -258,18 +259,40 @@ def _energy(meters: Sequence[Meter], begin: int, end: int) -> tuple[float | None
     return (total if known and math.isfinite(total) else None), warnings
 
 
-def read(path: Path, zone: tzinfo | None = None) -> tuple[list[Meter], list[str]]:
+def read(path: Path, zone: tzinfo | None = None, near: Interval | None = None) -> tuple[list[Meter], list[str]]:
     """Return the meters in a power log, one a host, and what could not be read, a sentence each.
 
     Args:
         path: A file of ``:::MLLOG`` lines, or of PTDaemon's ``Time,…,Watts,…`` lines.
         zone: The zone of PTDaemon's local times; None: UTC, with a warning.
+        near: When the run was [ns since the Unix epoch]: it decides of PTDaemon's dates that may be of either order.
 
     Raises:
         OSError: It cannot be read.
     """
+    (meters, warnings), clock = _read(path, zone)
+    either = bool(clock.n_lines) and not clock.is_certain
+    if clock.is_otherwise or (either and near is not None and not _has_in(meters, near)):
+        (others, said), _ = _read(path, zone, is_day_first=True)
+        if clock.is_otherwise or _has_in(others, near):
+            return others, [*said, f"{clean(path.name)}: its dates are read with the day before the month"]
+    if either and near is None:
+        warnings.append(f"{clean(path.name)}: its dates may be of either order: the month is read before the day")
+    return meters, warnings
+
+
+def _has_in(meters: Sequence[Meter], near: Interval | None) -> bool:
+    """Return whether there are readings in a window."""
+    times = [np.frombuffer(meter.times, np.int64) for meter in meters if meter.times]
+    return near is not None and any(bool(np.any((at >= near[0]) & (at <= near[1]))) for at in times)
+
+
+def _read(
+    path: Path, zone: tzinfo | None, is_day_first: bool = False
+) -> tuple[tuple[list[Meter], list[str]], ptdaemon.Clock]:
+    """Return the meters, what could not be read, and the clock of PTDaemon's lines."""
     bad = Complaints(clean(path.name))
-    log = _Log(clean(path.name), zone or UTC, bad)
+    log = _Log(clean(path.name), ptdaemon.Clock(zone or UTC, is_day_first))
     broken: list[str] = []
     try:
         for number, line in files.lines(path):
@@ -280,13 +303,12 @@ def read(path: Path, zone: tzinfo | None = None) -> tuple[list[Meter], list[str]
     except files.TornError:
         broken = [f"{clean(path.name)}: it is cut or damaged, and what follows there is left out"]
     warnings = [*bad.sentences(), *broken]
-    if log.n_local and zone is None:
+    if log.clock.n_lines and zone is None:
         warnings.append(f"{clean(path.name)}: its times name no zone; they are read as UTC; give theirs with --zone")
     for meter in log.meters.values():
         meter.efficiency = log.efficiency
-    return [
-        meter for _, meter in sorted(log.meters.items()) if len(meter.times) or meter.constant_w is not None
-    ], warnings
+    meters = [meter for _, meter in sorted(log.meters.items()) if len(meter.times) or meter.constant_w is not None]
+    return (meters, warnings), log.clock
 
 
 @dataclass
@@ -294,12 +316,9 @@ class _Log:
     """The state of reading one power log."""
 
     name: str
-    zone: tzinfo
-    bad: Complaints
+    clock: ptdaemon.Clock
     meters: dict[str, Meter] = field(default_factory=dict)
     efficiency: float = 1.0
-    n_local: int = 0
-    _minute: tuple[bytes, int] = (b"", 0)
 
     def take(self, line: bytes) -> None:
         """Keep what a line says.
@@ -309,9 +328,8 @@ class _Log:
         """
         if line.startswith(b"\xef\xbb\xbf"):
             line = line[3:]
-        if line.startswith(_PTD):
-            self._add("", self._ptd_time(line), _ptd_watts(line))
-            self.n_local += 1
+        if line.startswith(ptdaemon.BEGINS):
+            self._add("", self.clock.ns(line), _possible(ptdaemon.watts(line)))
         elif _MARK in line:
             for text in line.split(_MARK)[1:]:
                 self._record(text)
@@ -342,30 +360,6 @@ class _Log:
         meter = self._meter(host)
         meter.times.append(at)
         meter.watts.append(watts)
-
-    def _ptd_time(self, line: bytes) -> int:
-        """Return the time of a line [ns since the Unix epoch]; that of its minute is kept for the next line."""
-        text = line[5 : line.find(b",", 5)]
-        minute, second = text[:16], text[17:]
-        if minute != self._minute[0]:
-            moment = datetime.strptime(minute.decode("ascii", "replace"), "%m-%d-%Y %H:%M").replace(tzinfo=self.zone)
-            self._minute = (minute, time_ns(round(moment.timestamp() * 1000)))
-        seconds = float(second)
-        if not 0 <= seconds < 61:
-            raise ValueError("its time is no time of day")
-        return self._minute[1] + round(seconds * NS_PER_S)
-
-
-def _ptd_watts(line: bytes) -> float:
-    """Return the power of a line: of several channels the first, which is their sum."""
-    fields = line.split(b",", 4)
-    try:
-        if fields[2] != b"Watts":
-            fields = line.split(b",")
-            return _possible(float(fields[fields.index(b"Watts") + 1]))
-        return _possible(float(fields[3]))
-    except IndexError:
-        raise ValueError("it has no Watts") from None
 
 
 def _watts(value: object) -> float:

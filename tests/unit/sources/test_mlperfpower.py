@@ -103,6 +103,59 @@ def test_ptdaemon_lines_are_local_times(tmp_path):
     assert MLPerfPower().load(path, Asked())[0].energy_j == pytest.approx(2450)
 
 
+def spl(path, dates, pattern, watts=24.5):
+    """Write a log of PTDaemon: 101 readings, half a second apart, from each date on."""
+    stamps = [(date + timedelta(seconds=n / 2)).strftime(pattern)[:-3] for date in dates for n in range(101)]
+    return write(path, [f"Time,{at},Watts,{watts},Volts,226.9" for at in stamps])
+
+
+MONTH_FIRST, DAY_FIRST = "%m-%d-%Y %H:%M:%S.%f", "%d-%m-%Y %H:%M:%S.%f"
+
+
+def test_an_error_of_the_meter_is_said_as_such(tmp_path):
+    path = spl(tmp_path / "spl.txt", [datetime(2021, 1, 22, 15, 5, tzinfo=UTC)], MONTH_FIRST)
+    text = path.read_text()
+    error = "Time,01-22-2021 15:05:16.322,ERROR,Bad volts reading nan, at once\nBuffer was 1.0E+00;1\n"
+    path.write_text(text + error + "Time,01-22-2021 15:05:17.322,Volts,5\nTime,01-22-2021 15:05:18.322,Volts,Watts\n")
+    meters, warnings = read(path, UTC)
+    assert len(meters[0].times) == 101
+    (warning,) = warnings
+    assert "3 lines are no power reading" in warning
+    assert "the meter's error: Bad volts reading nan, at once" in warning
+    assert warning.count("it has no Watts") == 2
+    path.write_text(error)
+    with pytest.raises(SourceError, match="the meter's error: Bad volts"):
+        MLPerfPower().load(path, Asked())
+
+
+@pytest.mark.parametrize("pattern", [MONTH_FIRST, DAY_FIRST])
+def test_the_order_of_day_and_month_is_that_in_which_more_dates_are_some(tmp_path, pattern):
+    dates = [datetime(2020, 12, 12, 23, 59, 30, tzinfo=UTC), datetime(2020, 12, 28, 15, 20, tzinfo=UTC)]
+    path = spl(tmp_path / "spl.txt", dates, pattern)
+    meters, warnings = read(path, UTC)
+    assert [int(at) // 10**9 for at in meters[0].sorted()[0][[0, 101]]] == [int(date.timestamp()) for date in dates]
+    assert [text for text in warnings if "day before the month" in text] == [
+        "spl.txt: its dates are read with the day before the month"
+    ] * (pattern == DAY_FIRST)
+    path.write_text(path.read_text() + "Time,13-13-2020 15:20:01.000,Watts,5.0\n")
+    meters, warnings = read(path, UTC)
+    assert len(meters[0].times) == 202
+    assert "its date, 13-13-2020, is none with the" in warnings[0]
+
+
+@pytest.mark.parametrize("pattern", [MONTH_FIRST, DAY_FIRST])
+def test_a_date_that_may_be_of_either_order_is_that_of_the_run(tmp_path, pattern):
+    date = datetime(2020, 11, 7, 17, 54, tzinfo=UTC)
+    path = spl(tmp_path / "spl.txt", [date], pattern)
+    begin = int(date.timestamp()) - T0
+    run = attach(run_between(begin, begin + 50), [path], UTC)
+    assert run.energy_j == pytest.approx(50 * 24.5)
+    assert any("day before the month" in text for text in run.warnings) == (pattern == DAY_FIRST)
+    assert attach(run_between(0, 50), [path], UTC).energy_j is None
+    (alone,) = MLPerfPower().load(path, Asked(zone=UTC))
+    assert any("may be of either order: the month is read before the day" in text for text in alone.warnings)
+
+
 def test_holes_small_and_large(tmp_path):
     line = readings([100.0] * 1001)
     small = write(tmp_path / "a", [*line[:500], *line[540:]])
