@@ -49,8 +49,10 @@ _SKIPPED: Final = re.compile(r"number of (skipped|nan) iterations: *(\d{1,18})")
 _WORLD: Final = re.compile(r"using world size: *(\d{1,7})")
 _SCHEDULED: Final = re.compile(r"\bstep=(\d{1,18}), skipped=\d")
 _INTERVAL: Final = re.compile(r"^\s*log_interval \.{2,} *(\d{1,9})\s*$")
-_SAVED: Final = re.compile(r"successfully saved checkpoint (?:from|at) iteration +(\d{1,18})")
-_LOADED: Final = re.compile(r"(?:successfully loaded|loading) checkpoint from .{1,4000}? at iteration +(\d{1,18})")
+_SAVING: Final = re.compile(r"\bsaving checkpoint at iteration +\d")
+_BEHIND: Final = re.compile(r"scheduled an async checkpoint save at iteration +(\d{1,18})")
+_SAVED: Final = re.compile(r"successfully saved (?:local )?checkpoint (?:from|at) iteration +(\d{1,18})")
+_LOADED: Final = re.compile(r"(successfully loaded|loading) checkpoint from .{1,4000}? at iteration +(\d{1,18})")
 _COMPILED: Final = re.compile(r"Compilation time: *([\d.]{1,20}) seconds")
 _DATETIME: Final = re.compile(r"\[([^\]]{1,200})\] datetime: (.{10,40})")
 _TIMER: Final = re.compile(r"(?:^|\|) *([a-z/-]{4,60})(?: \.{2,})?: *(?:\( *[\d.]+ *, *)?([\d.]{1,20})")
@@ -62,9 +64,30 @@ _SPANS: Final = {
 _WAIT: Final = "batch-generator"
 _OTHERS: Final = (
     b"using world size", b"log_interval ..", b"saved checkpoint", b"checkpoint from", b"random weights",
+    b"saving checkpoint at", b"async checkpoint save at", b"saved local checkpoint",
     b"start from random", b"Compilation time", b"datetime:", b"save-checkpoint", b"load-checkpoint",
     b"evaluate .", b"| evaluate", b"batch-generator:", b"validation loss at", b"exiting program",
 )  # fmt: skip
+
+
+@dataclass
+class _Between:
+    """What is said between two step lines, by category.
+
+    Attributes:
+        untold: What no timer has told of yet: the line that names it, when it ended, and how long it took.
+        began, ended: When what a timer may tell of later began or ended [ns since the Unix epoch].
+        timed: What a timer told of.
+    """
+
+    untold: dict[str, tuple[int, int | None, int | None]] = field(default_factory=dict)
+    began: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+    timed: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        """Return whether anything was said."""
+        return bool(self.untold or self.began or self.ended or self.timed)
 
 
 @dataclass
@@ -79,7 +102,8 @@ class Log:
         started: When the program was ready to train, and no step has followed [ns since the Unix epoch].
         inside_ns: What of the time since then is told of otherwise [ns].
         scheduled: The last step that DeepSpeed told of, and when [ns since the Unix epoch].
-        pending: Categories that lie before the next step line, with the line that says so.
+        background: The last iteration whose checkpoint is saved behind the steps; -1: none.
+        between: What was said since the last step line.
     """
 
     steps: StepLines
@@ -90,7 +114,8 @@ class Log:
     started: int | None = None
     inside_ns: int = 0
     scheduled: tuple[int, int] | None = None
-    pending: dict[str, int] = field(default_factory=dict)
+    background: int = -1
+    between: _Between = field(default_factory=_Between)
 
 
 class Megatron:
@@ -220,10 +245,11 @@ def _scheduled(log: Log, line: bytes, number: int) -> None:
 
 
 def _flush(log: Log) -> None:
-    """Tell of what lies before the next step and had no time of its own, before the time of that step is known."""
-    for category, number in log.pending.items():
-        log.steps.span(category, line=number)
-    log.pending.clear()
+    """Tell of what lies before the next step and no timer told of, before the time of that step is known."""
+    if log.between:
+        for category, (number, at_ns, took_ns) in log.between.untold.items():
+            log.steps.span(category, line=number, at_ns=at_ns, took_ns=took_ns)
+        log.between = _Between()
 
 
 def _says(line: bytes) -> bool:
@@ -238,28 +264,62 @@ def _other(log: Log, line: bytes, number: int) -> None:
     text = bare(line[-_LOOKED_AT:]).text
     steps = log.steps
     if found := _WORLD.search(text):
+        _flush(log)
         steps.banner(line=number, at_ns=steps.stamp(text, number))
+        log.background = -1
         log.devices = max(log.devices or 1, int(found[1]))
     elif found := _INTERVAL.search(text):
         steps.usual = int(found[1])
-    elif found := _SAVED.search(text):
-        steps.saved(int(found[1]), line=number, at_ns=steps.stamp(text, number))
-        log.pending["checkpoint_save"] = number
-    elif found := _LOADED.search(text):
-        steps.restored(int(found[1]), line=number, at_ns=steps.stamp(text, number))
-    elif "start from random" in text or "random weights" in text:
-        steps.restored(-1, line=number)
+    elif _checkpoint(log, text, number):
+        return
     elif found := _COMPILED.search(text):
         steps.span("compile", line=number, at_ns=steps.stamp(text, number), took_ns=seconds_ns(found[1]))
     elif "validation loss at" in text:
         steps.stamp(text, number)
-        log.pending.setdefault("evaluation", number)
+        if "evaluation" not in log.between.timed:
+            log.between.untold.setdefault("evaluation", (number, None, None))
     elif found := _DATETIME.search(text):
         _moment(log, found[1], found[2], number)
     elif "exiting program" in text:
         steps.close("preempted" if "SIGTERM" in text else "released", line=number)
     else:
         _timers(log, text, number)
+
+
+def _checkpoint(log: Log, text: str, number: int) -> bool:
+    """Read a line that tells of a checkpoint; return whether it is one."""
+    steps = log.steps
+    if _SAVING.search(text):
+        if (at_ns := steps.stamp(text, number)) is not None:
+            log.between.began["checkpoint_save"] = at_ns
+    elif found := _BEHIND.search(text):
+        log.background = int(found[1])
+        _saved(log, steps.stamp(text, number), number)
+    elif found := _SAVED.search(text):
+        at_ns = steps.stamp(text, number)
+        steps.saved(int(found[1]), line=number, at_ns=at_ns)
+        if int(found[1]) > log.background:
+            _saved(log, at_ns, number)
+    elif found := _LOADED.search(text):
+        at_ns = steps.stamp(text, number)
+        steps.restored(int(found[2]), line=number, at_ns=at_ns)
+        if at_ns is not None and found[1] != "loading":
+            log.between.ended["checkpoint_restore"] = at_ns
+    elif "start from random" in text or "random weights" in text:
+        steps.restored(-1, line=number)
+    else:
+        return False
+    return True
+
+
+def _saved(log: Log, at_ns: int | None, number: int) -> None:
+    """Note that the steps go on behind a save: its timer, which follows as a rule, tells how long they waited."""
+    took_ns = None
+    if at_ns is not None:
+        log.between.ended["checkpoint_save"] = at_ns
+        began = log.between.began.get("checkpoint_save")
+        took_ns = at_ns - began if began is not None and began <= at_ns else None
+    log.between.untold["checkpoint_save"] = (number, None if took_ns is None else at_ns, took_ns)
 
 
 def _moment(log: Log, what: str, when: str, number: int) -> None:
@@ -279,6 +339,7 @@ def _timers(log: Log, text: str, number: int) -> None:
     """Read a line of timers [ms]: of old versions one for all, of newer ones a line each with least and most.
 
     A timer is told of where it ends; of several in one line the last one ended there, the others where the next began.
+    Where the line has no time, a line before it may tell when what it timed began or ended.
     """
     end = log.steps.stamp(text, number)
     told = [(name, seconds_ns(took, 1e-3)) for name, took in _TIMER.findall(text.replace("time (ms)", ""))]
@@ -286,16 +347,24 @@ def _timers(log: Log, text: str, number: int) -> None:
     left = sum(took_ns for _, took_ns in spans)
     for category, took_ns in spans:
         left -= took_ns
-        log.pending.pop(category, None)
-        log.steps.span(category, line=number, at_ns=None if end is None else end - left, took_ns=took_ns)
-        if end is None:
+        log.between.untold.pop(category, None)
+        log.between.timed.add(category)
+        at_ns = _ended(log, category, took_ns) if end is None else end - left
+        log.steps.span(category, line=number, at_ns=at_ns, took_ns=took_ns)
+        if at_ns is None:
             log.inside_ns += took_ns
         elif log.started is not None:
-            _started(log, end - left - took_ns, number)
-            log.started = max(log.started, end - left)
+            _started(log, at_ns - took_ns, number)
+            log.started = max(log.started, at_ns)
     for name, waited_ns in told:
         if name == _WAIT and waited_ns is not None:
             log.steps.wait(name, waited_ns)
+
+
+def _ended(log: Log, category: str, took_ns: int) -> int | None:
+    """Return when what a timer tells of ended, by the lines before it; None where they don't say."""
+    began = log.between.began.get(category)
+    return log.between.ended.get(category) if began is None else began + took_ns
 
 
 def _started(log: Log, until_ns: int, number: int) -> None:

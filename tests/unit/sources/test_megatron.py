@@ -1,0 +1,140 @@
+"""Logs of Megatron-LM and its kin: what stands between the lines of iterations, and the forms of these lines."""
+
+import numpy as np
+import pytest
+
+from headway.events import Saved, Span
+from headway.ledger.account import account
+from headway.sources.asked import Asked
+from headway.sources.megatron import Megatron
+from headway.sources.steps import lines as steplines
+
+
+def load(path, lines, **asked):
+    path.write_text("\n".join(lines) + "\n")
+    (run,) = Megatron().load(path, Asked(**asked))
+    return run
+
+
+def clock(second):
+    return f"2026-03-04 05:{int(second) // 60:02d}:{second % 60:09.6f}"
+
+
+def iteration(n, second, took=2.0):
+    return (
+        f" [{clock(second)}] iteration {n:8d}/     300 | consumed samples: {n * 512:12d} | skipped samples:       0 "
+        f"| elapsed time per iteration (ms): {1000 * took:.1f} | learning rate: 1.0E-04 | global batch size:   512 | "
+        "number of skipped iterations:   0 | number of nan iterations:   0 |"
+    )
+
+
+def timer(name, took):
+    return ["(min, max) time across ranks (ms):", f"    {name} {'.' * 30}: ({990 * took:.2f}, {1000 * took:.2f})"]
+
+
+def evaluated(n, took):
+    told = f" validation loss at iteration {n} on validation set | lm loss value: 2.0E+00 | lm loss PPL: 7.4E+00 |"
+    return [*timer("evaluate", took), "-" * 30, told, "-" * 30]
+
+
+def spans(run):
+    every = [event for process in run.processes for event in process.events if isinstance(event, Span)]
+    first = run.processes[0].rows.start[0]
+    found = [(span.category, (span.start - first) / 1e9, (span.end - first) / 1e9) for span in every]
+    return [
+        (name, pytest.approx(start), pytest.approx(end)) for name, start, end in sorted(found, key=lambda it: it[1])
+    ]
+
+
+def saving(n, at, took, *, begun=True, ended=True, timed=True, what="checkpoint"):
+    begin = [f"[{clock(at)}] saving checkpoint at iteration {n:7d} to /c in torch_dist format"] if begun else []
+    front = f"[{clock(at + took)}] " if ended else ""
+    end = [f"  {front}successfully saved {what} from iteration {n:7d} to /c [ t 1/4, p 1/4 ]"]
+    return [*begin, *end, *(timer("save-checkpoint", took) if timed else [])]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("what", ["checkpoint", "local checkpoint"])
+def test_a_save_lies_where_its_dates_and_its_timer_say(begun, ended, what, tmp_path):
+    lines = [iteration(n, 2.0 * n) for n in range(1, 6)]
+    lines += [*evaluated(5, 8.0), *saving(5, 18.0, 20.0, begun=begun, ended=ended, what=what)]
+    run = load(tmp_path / "log", lines + [iteration(n, 28.0 + 2 * n) for n in range(6, 11)], devices=2)
+    ledger = account(run)
+    assert ledger.seconds["productive"] == 40
+    assert (ledger.seconds["checkpoint_save"], ledger.seconds["evaluation"]) == (40, 16)
+    assert sum(ledger.seconds.values()) == 2 * 48
+    assert spans(run) == [("evaluation", 10, 18), ("checkpoint_save", 18, 38)]
+    assert [event.step for event in run.processes[0].events if isinstance(event, Saved)] == [5]
+    assert not any("length" in warning for warning in run.warnings)
+
+
+def test_two_dates_of_a_save_stand_in_for_its_timer(tmp_path):
+    lines = [iteration(1, 2.0), *evaluated(1, 8.0), *saving(1, 10.0, 20.0, timed=False), iteration(2, 32.0)]
+    run = load(tmp_path / "log", lines)
+    assert spans(run) == [("evaluation", 2, 10), ("checkpoint_save", 10, 30)]
+
+
+@pytest.mark.parametrize("dated", [True, False])
+@pytest.mark.parametrize("timed", [True, False])
+def test_of_a_save_behind_the_steps_only_the_wait_counts(dated, timed, tmp_path):
+    def front(second):
+        return f"[{clock(second)}] " if dated else ""
+
+    lines = [iteration(n, 2.0 * n) for n in range(1, 6)]
+    lines += [f"{front(10)}saving checkpoint at iteration       5 to /c in torch_dist format"]
+    lines += [f"  {front(13)}scheduled an async checkpoint save at iteration       5 to /c"]
+    lines += timer("save-checkpoint", 3.0) if timed else []
+    lines += [iteration(n, 3 + 2.0 * n) for n in range(6, 9)]
+    lines += [f"  {front(20)}successfully saved checkpoint from iteration       5 to /c [ t 1/4, p 1/4 ]"]
+    run = load(tmp_path / "log", lines + [iteration(n, 3 + 2.0 * n) for n in range(9, 12)])
+    assert spans(run) == [("checkpoint_save", 10, 13)]
+    assert account(run).seconds["productive"] == 22
+    assert [event.step for event in run.processes[0].events if isinstance(event, Saved)] == [5]
+    assert not any("length" in warning for warning in run.warnings)
+
+
+def test_after_a_restart_saves_are_those_of_the_new_program(tmp_path):
+    lines = ["using world size: 8, data-parallel size: 8", iteration(1, 2.0), iteration(2, 4.0)]
+    lines += ["  scheduled an async checkpoint save at iteration      2 to /c", iteration(3, 6.0)]
+    lines += ["using world size: 8, data-parallel size: 8", f"[after x] datetime: {clock(50)}", iteration(1, 60.0)]
+    lines += saving(1, 60.0, 20.0, begun=False, ended=False, timed=False)
+    run = load(tmp_path / "log", [*lines, iteration(2, 82.0)])
+    assert account(run).seconds["checkpoint_save"] == 8 * 20
+
+
+def test_a_load_ends_with_its_date(tmp_path):
+    lines = [f"[after megatron is initialized] datetime: {clock(0)}"]
+    lines += [f"  [{clock(15)}] successfully loaded checkpoint from /c [ t 1/4, p 1/4 ] at iteration 40"]
+    lines += [*timer("load-checkpoint", 10.0), f"[before the start of training step] datetime: {clock(20)}"]
+    run = load(tmp_path / "log", [*lines, iteration(41, 22.0), iteration(42, 24.0)])
+    ledger = account(run)
+    assert ledger.seconds["startup"] == 10
+    assert ledger.seconds["checkpoint_restore"] == 10
+    assert spans(run)[1:2] == [("checkpoint_restore", -15, -5)]
+
+
+def test_the_loss_behind_the_timer_of_an_evaluation_is_no_other_evaluation(tmp_path):
+    lines = [iteration(1, 2.0), iteration(2, 4.0), f"[after training is done] datetime: {clock(4)}"]
+    run = load(tmp_path / "log", [*lines, *evaluated(2, 8.0), *evaluated(2, 6.0)])
+    assert account(run).seconds["evaluation"] == 14
+    assert not any("length" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_many_at_once_and_one_by_one_say_the_same_of_saves(ended, tmp_path, monkeypatch):
+    lines, second = [], 0.0
+    for n in range(1, 200):
+        second += 2
+        lines.append(iteration(n, second))
+        if n % 20 == 0:
+            lines += saving(n, second, 5.0, begun=bool(n % 40), ended=ended)
+            second += 5
+    told = []
+    for few in (8, 1 << 40):
+        monkeypatch.setattr(steplines, "_FEW", few)
+        run = load(tmp_path / "log", lines)
+        (process,) = run.processes
+        told.append((run.warnings, process.events, process.rows.start.tolist(), process.rows.end.tolist()))
+    assert told[0] == told[1]
+    assert np.diff(told[0][2]).max() == 7e9
