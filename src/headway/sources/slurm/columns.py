@@ -259,5 +259,5 @@ def _sizing(named: Mapping[str, int]) -> tuple[str, ...]:
     """Return the columns that tell devices, and the nodes of which some of them are."""
     found = [name for name in DEVICES if name in named]
     if "alloc_gres" in found or "req_gres" in found:
-        found += [name for name in ("nodes", "n_nodes") if name in named]
+        found += [name for name in ("nodes", "n_nodes") if name in named] or ["node_list"] * ("node_list" in named)
     return tuple(found)

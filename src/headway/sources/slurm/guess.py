@@ -14,6 +14,7 @@ from headway.sources.slurm.table import SACCT, SINFO, SQUEUE, Header
 _JOB: Final = re.compile(r"\d{1,20}(?:_(?:\d+|\[.*))?(?:\+\d+)?(?:\.\S+)?", re.ASCII)
 _STEP: Final = re.compile(r"\d[\d_+]*\.(?:batch|extern|interactive|\d+)", re.ASCII)
 _NODE: Final = re.compile(r"[A-Za-z][\w.-]*(?:\[[\d,-]+\][\w.-]*)*", re.ASCII)
+_NODE_LIST: Final = re.compile(rf"{_NODE.pattern}(?:,{_NODE.pattern})*", re.ASCII)
 _GRES: Final = re.compile(r"\(null\)|gpu:\S+|gres[/:]gpu\S*")
 _LINES: Final = 200
 """So many lines of the beginning tell what columns are."""
@@ -87,6 +88,9 @@ def _jobs(columns: list[list[str]]) -> tuple[str, dict[int, str]] | None:
         found[each[0]] = "req_gres"
     running = [index for index, cell in enumerate(columns[states[0]]) if fields.state(cell) in fields.LIVE]
     found |= _times(columns, running)
+    found |= {at: "elapsed" for at in _elapsed(columns, running) if at not in found}
+    if "req_gres" in found.values():
+        found |= {at: name for at, name in _n_nodes(columns, running).items() if at not in found}
     return (SQUEUE, found) if len(found) > 3 else None
 
 
@@ -117,6 +121,50 @@ def _times(columns: list[list[str]], running: list[int]) -> dict[int, str]:
     if starts := [at for at in live if at not in due]:
         found[max(starts, key=lambda at: (sum(told[at]) // NS_PER_S, -at))] = "start"
     return found
+
+
+def _elapsed(columns: list[list[str]], running: list[int]) -> list[int]:
+    """Return the column that tells how long jobs ran: no time of one that waits, and less than a limit of minutes."""
+    waiting = [row for row in range(len(columns[0])) if row not in running]
+    clocks = {
+        at: lengths
+        for at, column in enumerate(columns)
+        if (lengths := [_length(cell) if ":" in cell else None for cell in column])
+        and all(lengths[row] for row in running)
+        and all(length is not None or not cell or cell.isalpha() for length, cell in zip(lengths, column, strict=True))
+    }
+    if waiting:
+        found = [at for at, lengths in clocks.items() if running and all(lengths[row] == 0 for row in waiting)]
+    else:
+        limits = [
+            at
+            for at, lengths in clocks.items()
+            if all(length and not length % (60 * NS_PER_S) for length in lengths)
+            and all(
+                (low or 0) <= (high or 0) for other in clocks.values() for low, high in zip(other, lengths, strict=True)
+            )
+        ]
+        found = [at for at in clocks if limits and at != limits[0]]
+    return found if len(found) == 1 else []
+
+
+def _n_nodes(columns: list[list[str]], running: list[int]) -> dict[int, str]:
+    """Return the columns that tell on how many nodes jobs are: a number, of jobs that run as that of names."""
+    sizes: dict[tuple[int, ...], int] = {}
+    for at, column in enumerate(columns):
+        if running and all(_NODE_LIST.fullmatch(column[row]) for row in running):
+            try:
+                sizes.setdefault(tuple(len(fields.nodes(column[row])) for row in running), at)
+            except ValueError:
+                continue
+    numbers = [at for at in _where(columns, str.isdecimal) if all(cell.isascii() and int(cell) for cell in columns[at])]
+    numbers.sort(key=lambda at: sum(map(int, columns[at])))
+    for size, at in sorted(sizes.items(), key=lambda one: -sum(one[0])):
+        if fit := [number for number in numbers if tuple(int(columns[number][row]) for row in running) == size]:
+            return {fit[0]: "nodes"}
+        if max(size) > 1:
+            return {at: "node_list"}
+    return {}
 
 
 def _no() -> int:

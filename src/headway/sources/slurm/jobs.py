@@ -202,19 +202,12 @@ class Attempts:
         if not found:
             for name in ("alloc_gres", "req_gres"):
                 if name in row and not found:
-                    named.append(gpus.asked(row[name], self._nodes(row)))
+                    named.append(gpus.asked(row[name], _n_nodes(row) if "gpu" in row[name] else 1))
                     found = named[-1] or 0
         if found > 1000 * fields.MOST_DEVICES:
             raise ValueError(f"{gpus.shown(found)} GPUs are more than any machine has")
         sliced = any(gpus.sliced(row.get(name, "")) for name in DEVICES)
         return found, not found and all(count is None for count in named), sliced
-
-    def _nodes(self, row: Row) -> int:
-        for name in ("nodes", "n_nodes"):
-            text = row.get(name, "")
-            if text.isdecimal() and text.isascii() and 0 < len(text) < 8 and int(text):
-                return int(text)
-        return 1
 
     def _add_step(self, key: str, step: str, row: Row) -> None:
         """Note a step, in case its job has no record of its own."""
@@ -305,6 +298,28 @@ class Attempts:
                 "an hour too long or too short: give the zone with --zone, or set SLURM_TIME_FORMAT="
                 "'%Y-%m-%dT%H:%M:%S%z' for the command"
             )
+
+
+def _n_nodes(row: Row) -> int:
+    """Return on how many nodes a job is; 1 where nobody says.
+
+    Raises:
+        CutError: Their list is cut.
+    """
+    for name in ("nodes", "n_nodes"):
+        text = row.get(name, "")
+        if text.isdecimal() and text.isascii() and 0 < len(text) < 8 and int(text):
+            return int(text)
+    return 1 if "nodes" in row or "n_nodes" in row else _N_LISTED[row.get("node_list", "")]
+
+
+def _n_listed(text: str) -> int:
+    """Return how many nodes a list names, of which a reason may stand behind it, or in its place; 1 for none."""
+    names = fields.whole(text).partition(" ")[0].partition("(")[0]
+    return 1 if fields.nothing(names) else max(len(fields.nodes(names)), 1)
+
+
+_N_LISTED: Final = fields.Short(_n_listed)
 
 
 def _elapsed(row: Row) -> int | None:

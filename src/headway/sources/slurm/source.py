@@ -43,6 +43,12 @@ _SLICES: Final = (
     "slices of devices (MIG) count as their share, in thousandths: one of N g as N/7 of a device, of an A30 as N/4; "
     "where only gres/gpu=N is told, slices cannot be told from devices, and each counts as one"
 )
+_ON_ONE: Final = (
+    "no column tells on how many nodes a job is: the GPUs of each count as on one; add NODES to the columns"
+)
+_OF_NODES: Final = frozenset({"alloc_gres", "req_gres"})
+_SIZED: Final = frozenset({"nodes", "n_nodes", "node_list", "alloc_tres", "req_tres"})
+"""One of these columns tells how many GPUs those of each node are in all."""
 _NAMES: Final = ("user", "account", "partition", "name", "cluster")
 _One = Callable[[int, str, Row], None]
 _CLOCKS: Final = frozenset({"start", "end", "elapsed", "elapsed_raw", "submit"})
@@ -217,6 +223,9 @@ class _Reading:
     def _read_table(self, path: Path, found: Header, complaints: Complaints, one: _One) -> None:
         """Read the records of a table."""
         self.kinds.add(found.kind)
+        names = set(found.columns.values())
+        if found.kind != SINFO and names & _OF_NODES and not names & _SIZED:
+            self.warnings.append(f"{complaints.where}: {_ON_ONE}")
 
         def single(place: int, row: Row) -> None:
             if not found.delimiter and found.kind != SINFO and "." not in row.get("job", ""):

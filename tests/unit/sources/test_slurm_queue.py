@@ -1,0 +1,85 @@
+"""Lists of squeue: without a header, of several clusters, with jobs that ended or only wait."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.slurm import columns as slurm_columns
+from headway.sources.slurm.source import Slurm
+
+H = 3600
+
+
+def pool(path, text):
+    """Return the pool of a file with this text in it."""
+    path.write_text(text if isinstance(text, str) else json.dumps(text))
+    assert Slurm().recognise(path, files.head(path)) is None
+    (found,) = Slurm().load(path, Asked())
+    return found
+
+
+def said(found, words):
+    return [line for line in found.warnings if words in line]
+
+
+# Without a header
+
+
+@dataclass
+class Line:
+    ident: str
+    state: str = "RUNNING"
+    time: str = "0:11:00"
+    limit: str = "4:00:00"
+    n_nodes: int = 4
+    nodes: str = "n[07-10]"
+    gres: str = "gres/gpu:h100:8"
+
+    def text(self, order):
+        return "|".join(str(getattr(self, name)) if name in vars(self) else name for name in order) + "\n"
+
+
+WAITS = Line("9_[1-2]", "PENDING", "0:00", n_nodes=2, nodes="", gres="gres/gpu:2")
+ORDERS = [
+    ["ident", "ana", "state", "time", "limit", "n_nodes", "nodes", "/home/ana", "gres", "2024-03-05T01:00:00"],
+    ["limit", "ident", "gpu", "state", "gres", "n_nodes", "16", "nodes", "time", "2024-03-05T01:00:00"],
+    ["ident", "state", "gres", "nodes", "n_nodes", "limit", "time"],
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_how_long_and_on_how_many_nodes_is_told_without_a_header(tmp_path, order):
+    lines = [Line("7"), Line("8", time="1-00:00:00", limit="2-00:00:00", n_nodes=1, nodes="n11"), WAITS]
+    found = pool(tmp_path / "squeue", "".join(line.text(order) for line in lines))
+    assert found.totals_ns == {"running": (32 * 660 + 8 * 24 * H) * 10**9}
+    assert said(found, "2 of 3 jobs had 40 devices")
+    assert said(found, "elapsed")
+
+
+def test_where_none_waits_a_limit_of_whole_minutes_tells_it(tmp_path):
+    order = ["ident", "R", "nodes", "gres", "time", "limit"]
+    lines = [Line("7", time="0:10"), Line("8", time="1-00:00:10", limit="2-00:00:00", nodes="n[02-05]")]
+    found = pool(tmp_path / "squeue", "".join(line.text(order) for line in lines))
+    assert found.totals_ns == {"running": 32 * (10 + 24 * H + 10) * 10**9}
+
+
+@pytest.mark.parametrize("order", ["ident R gres time 2024-03-05T01:00:00", "ident R gres limit 2024-03-05T01:00:00"])
+def test_one_length_may_be_any(tmp_path, order):
+    found = pool(tmp_path / "squeue", "".join(line.text(order.split()) for line in (Line("7"), Line("8"))))
+    assert not said(found, "elapsed")
+    assert said(found, "no column tells on how many nodes a job is")
+
+
+@pytest.mark.parametrize("few", [1, 1 << 30])
+@pytest.mark.parametrize("names", ["NODELIST", "NODES|NODELIST(REASON)", "NODELIST(REASON)"])
+def test_names_of_nodes_tell_their_number(tmp_path, monkeypatch, few, names):
+    monkeypatch.setattr(slurm_columns, "_FEW", few)
+    count = "4|" if "|" in names else ""
+    text = f"JOBID|ST|TIME|TRES_PER_NODE|{names}\n" + f"7|R|1:00:00|gres/gpu:2|{count}n[1-3],m4\n" * 2
+    text += f"8|PD|0:00|gres/gpu:2|{count and '1|'}(Resources)\n"
+    found = pool(tmp_path / "squeue", text)
+    assert found.totals_ns == {"running": 8 * H * 10**9}
+    assert not said(found, "how many nodes")
