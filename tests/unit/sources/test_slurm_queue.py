@@ -83,3 +83,18 @@ def test_names_of_nodes_tell_their_number(tmp_path, monkeypatch, few, names):
     found = pool(tmp_path / "squeue", text)
     assert found.totals_ns == {"running": 8 * H * 10**9}
     assert not said(found, "how many nodes")
+
+
+# JSON
+
+
+@pytest.mark.parametrize(
+    ("state", "ended"),
+    [("COMPLETED", True), (["FAILED"], True), ("RUNNING", False), ("PENDING", False), (["COMPLETING"], False)],
+)
+def test_only_of_a_job_that_is_over_end_time_is_its_end(tmp_path, state, ended):
+    at = {"start_time": 1709604000, "end_time": {"set": True, "infinite": False, "number": 1709607600}}
+    job = {"job_id": 7, "job_state": state, "submit_time": 1709600400, "tres_alloc_str": "gres/gpu=4", **at}
+    found = pool(tmp_path / "squeue.json", {"jobs": [job], "last_update": 1709608000})
+    assert [job.end_ns for job in found.jobs] == [1709607600 * 10**9 if ended else None]
+    assert not said(found, "left out")
