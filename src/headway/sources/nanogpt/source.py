@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
 from headway.sources.nanogpt.iterations import ITER, Iterations, Mark
-from headway.sources.nanogpt.speedrun import TIMED, Speedrun
+from headway.sources.nanogpt.speedrun import STOPPED, TIMED, Speedrun
 from headway.sources.steps import front
 from headway.sources.steps.line import ENDINGS
 from headway.sources.steps.lines import StepLines, bare, ending, holds
@@ -18,7 +18,9 @@ from headway.sources.text import clean
 if TYPE_CHECKING:
     from headway.sources.steps.alike import Spans
 
-_DEVICE: Final = re.compile(r"\|\s+(\d{1,3})\s+((?:NVIDIA|AMD|Tesla|GeForce)\b[^|]{1,60}?)\s+(?:On|Off|N/A)\s*\|")
+_LISTED: Final = re.compile(r"\|\s+(\d{1,3})\s+((?:NVIDIA|AMD|Tesla|GeForce)\b[^|]{1,60}?)\s+(?:On|Off|N/A)\s*\|")
+_RANKS: Final = re.compile(r"^\[Gloo\] Rank (\d{1,6}) is connected to (\d{1,6}) peer ranks\. [^:]{1,80}: \2$")
+_WORLD: Final = re.compile(r"\bworld_size: ?(\d{1,6})\b")
 _ANY: Final = re.compile(
     rb"\biter \d+: [^\r\n]{0,200}?\btime [\d.]+m?s\b|\bstep:\d+/\d+ [^\r\n]{0,200}?\btrain_time: ?[\d.]+m?s\b"
 )
@@ -30,6 +32,10 @@ _MARKS: Final = (
     b"tokens per iteration will be",
     b" Off ",
     b" On ",
+    b"eval_time:",
+    STOPPED.encode(),
+    b" peer ranks",
+    b"world_size:",
 )
 
 
@@ -45,7 +51,7 @@ class NanoGPT:
         return "no line in it tells of an iter with its time, or of a step with the train_time"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
-        """Return the run of a log.
+        """Return the runs of a log: one for each training that it tells.
 
         Raises:
             SourceError: No line tells of a step, slug ``no-runs``.
@@ -54,15 +60,17 @@ class NanoGPT:
         log = StepLines(self.name, path)
         reader = _Reader(log)
         log.read(reader.learn, reader.iterations.extend, reader.take, (*_MARKS, *ENDINGS))
-        iterations, timed, devices = reader.iterations, reader.timed, reader.devices
+        iterations, speedrun = reader.iterations, reader.speedrun
         if not len(log):
             log.first = 0
             iterations.finish()
         else:
-            timed.finish([mark for mark in iterations.marks if mark.kind in {"failed", "preempted"}])
-        kinds = set(devices.values())
-        kind = kinds.pop() if len(kinds) == 1 else None
-        return [log.run(clean(path.stem), asked, devices=len(devices) or None, accelerator=kind)]
+            speedrun.finish([mark for mark in iterations.marks if mark.kind in {"failed", "preempted"}])
+        name, devices, kind = clean(path.stem), reader.devices, reader.kind
+        return [
+            each.run(name if number == 1 else f"{name} #{number}", asked, devices=devices, accelerator=kind)
+            for number, each in enumerate(speedrun.trainings, 1)
+        ]
 
 
 class _Reader:
@@ -71,8 +79,20 @@ class _Reader:
     def __init__(self, log: StepLines) -> None:
         self._log = log
         self.iterations = Iterations(log)
-        self.timed = Speedrun(log)
-        self.devices: dict[int, str] = {}
+        self.speedrun = Speedrun(log)
+        self._listed: dict[int, str] = {}
+        self._ranks = 0
+
+    @property
+    def devices(self) -> int | None:
+        """How many devices the log tells of: as many as ranks, else those that ``nvidia-smi`` lists."""
+        return self._ranks or len(self._listed) or None
+
+    @property
+    def kind(self) -> str | None:
+        """What the devices are, where they are all the same."""
+        kinds = set(self._listed.values())
+        return kinds.pop() if len(kinds) == 1 else None
 
     def learn(self, line: bytes) -> Spans | None:
         """Return where an iteration's number, time and mfu are, and what stands in front of it."""
@@ -89,13 +109,26 @@ class _Reader:
         if any(mark in line for mark in _MARKS):
             said = bare(line)
             if found := TIMED.search(said.text):
-                self.timed.take(found, number, said.rank)
+                at_ns = self._log.stamp(said.text[: found.start()], number)
+                self.speedrun.take(found, number, at_ns, said.rank)
             elif found := ITER.search(said.text):
                 at_ns = self._log.stamp(said.text[: found.start()], number)
                 self.iterations.take(found, number, at_ns, said.rank)
-            elif found := _DEVICE.search(said.text):
-                self.devices[int(found[1])] = found[2]
             else:
-                self.iterations.other(said.text, number)
+                self._other(said.text, number)
         elif (reason := ending(line)) is not None:
             self.iterations.marks.append(Mark(number, reason, 0, self._log.stamp("", number)))
+
+    def _other(self, text: str, number: int) -> None:
+        """Read a line that tells of no step."""
+        if found := _LISTED.search(text):
+            self._listed[int(found[1])] = found[2]
+        elif found := _RANKS.match(text):
+            rank, peers = int(found[1]), int(found[2])
+            self._ranks = max(self._ranks, peers + 1 if rank <= peers else 0)
+        elif found := _WORLD.search(text):
+            self._ranks = max(self._ranks, int(found[1]))
+        elif len(self._log):
+            self.speedrun.other(text, number, self._log.stamp(text, number))
+        else:
+            self.iterations.other(text, number)

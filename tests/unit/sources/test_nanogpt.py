@@ -1,0 +1,140 @@
+"""Logs of the nanoGPT family: trainings one after the other, clocks, devices, and the forms of its relatives."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.events import Close, Span
+from headway.ledger.account import account
+from headway.sources import files
+from headway.sources.asked import Asked
+from headway.sources.nanogpt import NanoGPT
+
+SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
+ZONED = "2024-05-01T10:{:02d}:{:06.3f}Z stdout F "
+
+
+def load(tmp_path, text, **asked):
+    path = tmp_path / "log"
+    path.write_text(text)
+    assert NanoGPT().recognise(path, files.head(path)) is None
+    return NanoGPT().load(path, Asked(**asked))
+
+
+def spans(run):
+    return [(e.category, (e.end - e.start) / 1e9) for p in run.processes for e in p.events if isinstance(e, Span)]
+
+
+def ends(run):
+    return [[e.reason for e in process.events if isinstance(e, Close)] for process in run.processes]
+
+
+def said(run):
+    return " | ".join(run.warnings)
+
+
+# Speedruns.
+
+
+def step(number, ms, total=3, val="", more=""):
+    return f"step:{number}/{total}{val} train_time:{ms}ms step_avg:1.00ms{more}\n"
+
+
+def training(first=1, total=3, each=100):
+    lines = [step(0, 0, total, " val_loss:10.8")] if first == 1 else []
+    lines += [step(n, n * each, total) for n in range(first, total + 1)]
+    return "".join([*lines, step(total, total * each + 4, total, " val_loss:3.2")])
+
+
+def test_a_training_after_one_that_came_to_its_end_is_a_run_of_its_own(tmp_path):
+    runs = load(tmp_path, "BEGIN 01\n" + training() + "BEGIN 02\nlogs/x.txt\n" + training(each=90) + training())
+    assert [run.name for run in runs] == ["log", "log #2", "log #3"]
+    assert [ends(run) for run in runs] == [[["finished"]]] * 3
+    assert [account(run).steps.reworked for run in runs] == [0, 0, 0]
+    assert [account(run).seconds["productive"] for run in runs] == pytest.approx([0.304, 0.274, 0.304])
+
+
+def test_a_training_that_stops_at_its_cap_has_finished(tmp_path):
+    text = step(1, 100, 20) + step(2, 200, 20) + "stopping_early: wallclock_cap train_time:200ms step:2/20\n"
+    runs = load(tmp_path, text + text)
+    assert [ends(run) for run in runs] == [[["finished"]]] * 2
+
+
+def test_a_training_that_goes_back_from_its_end_to_a_later_step_than_its_first_does_work_again(tmp_path):
+    (run,) = load(tmp_path, training() + step(3, 300))
+    assert account(run).steps.executed == 3
+    (run,) = load(tmp_path, training(total=9) + "".join(step(n, 100 * n, 9) for n in range(5, 10)))
+    assert account(run).attempts == 2
+
+
+def test_a_training_that_begins_and_tells_no_step_is_said(tmp_path):
+    (run,) = load(tmp_path, training() + step(0, 0, 3, " val_loss:10.8"))
+    assert "tells of no step" in said(run)
+
+
+def stamped(*rows):
+    return "".join(ZONED.format(int(at // 60), at % 60) + text for at, text in rows)
+
+
+def test_a_speedrun_has_the_clock_of_what_kept_its_log(tmp_path):
+    rows = [(0, "hello\n"), (60, step(0, 0, 4, " val_loss:10.8")), (61, step(1, 1000, 4)), (62, step(2, 2000, 4))]
+    rows += [(67, step(2, 2500, 4, " val_loss:4.0")), (68, step(3, 3500, 4)), (69, step(4, 4500, 4))]
+    (run,) = load(tmp_path, stamped(*rows, (72, step(4, 4500, 4, " val_loss:3.0")), (75, "bye\n")))
+    ledger = account(run)
+    assert ledger.unknown == {}
+    assert ledger.seconds == pytest.approx(
+        {"startup": 60.0, "productive": 4.5, "evaluation": 4.5 + 3.0, "shutdown": 3.0}
+    )
+
+
+def test_a_speedrun_that_prints_evaluations_alone_has_its_steps_before_them(tmp_path):
+    rows = [(0, step(0, 0, 20, " val_loss:10.8")), (15, step(10, 10_000, 20, " val_loss:4"))]
+    (run,) = load(tmp_path, stamped(*rows, (28, step(20, 20_000, 20, " val_loss:4"))))
+    ledger = account(run)
+    assert ledger.seconds == pytest.approx({"productive": 20.0, "evaluation": 8.0})
+    assert ledger.steps.executed == 20
+
+
+def test_with_a_clock_each_training_has_its_own_part_of_it(tmp_path):
+    one = [(10, step(0, 0, 2, " val_loss:9")), (11, step(1, 1000, 2)), (12, step(2, 2000, 2))]
+    two = [(at + 20, text) for at, text in one]
+    first, second = load(tmp_path, stamped((0, "hello\n"), *one, *two, (40, "bye\n")))
+    assert account(first).seconds == pytest.approx({"startup": 10.0, "productive": 2.0})
+    assert account(second).seconds == pytest.approx({"startup": 18.0, "productive": 2.0, "shutdown": 8.0})
+
+
+def test_warm_up_lies_where_the_clock_says(tmp_path):
+    rows = [(0, step(0, 0, 9, " val_loss:9")), (6, step(1, 6000, 9)), (7, step(2, 7000, 9))]
+    (run,) = load(tmp_path, stamped(*rows, (8, step(3, 1000, 9)), (9, step(4, 2000, 9))))
+    assert account(run).seconds == pytest.approx({"startup": 7.0, "productive": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        ("[Gloo] Rank 3 is connected to 7 peer ranks. Expected number of connected peer ranks is : 7\n", 8),
+        ("[Gloo] Rank [Gloo] Rank 01 is connected to  is connected to 77 peer ranks.  peer ranks. x : 77\n", 1),
+        ("world_size:16 grad_accum_steps:1\n", 16),
+        ("world_size:{world_size} grad_accum_steps:{grad_accum_steps}\n", 1),
+    ],
+)
+def test_devices_of_a_speedrun(tmp_path, text, devices):
+    (run,) = load(tmp_path, text + training())
+    assert run.processes[0].open.devices == devices
+
+
+def test_the_share_of_the_peak_that_each_step_of_a_speedrun_tells(tmp_path):
+    rows = [step(n, 1000 * n, 9, "", f" step_time:1000.0ms mfu:{40 + n % 2}.00%") for n in range(1, 10)]
+    text = step(0, 0, 9, " val_loss:9", " mfu:0.00%") + "".join(rows) + step(9, 9100, 9, " val_loss:3", " mfu:39.00%")
+    (run,) = load(tmp_path, text)
+    assert account(run).program == pytest.approx(0.405, abs=0.002)
+    (run,) = load(tmp_path, text.replace("mfu:41.00%", "mfu:0.00%"))
+    assert account(run).program is None
+    assert "below the peak is not known" in said(run)
+
+
+def test_what_a_speedrun_evaluates_at_its_end(tmp_path):
+    text = training() + "final_int8_zlib_roundtrip val_loss:2.06 val_bpb:1.22 eval_time:1396ms\n"
+    (run,) = load(tmp_path, text + "final_exact val_loss:2.06065190 val_bpb:1.22043480\n")
+    assert spans(run) == [("evaluation", 1.396)]
+    assert ends(run) == [["finished"]]
