@@ -97,4 +97,5 @@ def test_only_of_a_job_that_is_over_end_time_is_its_end(tmp_path, state, ended):
     job = {"job_id": 7, "job_state": state, "submit_time": 1709600400, "tres_alloc_str": "gres/gpu=4", **at}
     found = pool(tmp_path / "squeue.json", {"jobs": [job], "last_update": 1709608000})
     assert [job.end_ns for job in found.jobs] == [1709607600 * 10**9 if ended else None]
+    assert bool(said(found, "0 of 1 jobs had 0 devices")) == (ended or state == "PENDING")
     assert not said(found, "left out")

@@ -176,11 +176,10 @@ def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
 def _queued(job: Mapping[str, Any]) -> Iterator[Row]:
     """Yield the record of a job of ``squeue --json``; only of one that is over ``end_time`` is an end, else a limit."""
     state = _text(job["job_state"])
-    over = fields.state(state) and fields.state(state) not in fields.LIVE | fields.WAITING
     yield {
         "job": _ident(job), "state": state, "submit": _moment(job.get("submit_time")),
         "eligible": _moment(job.get("eligible_time")), "start": _moment(job.get("start_time")),
-        "end": _moment(job.get("end_time")) if over else "",
+        "end": _moment(job.get("end_time")) if fields.state(state) in fields.OVER else "",
         "alloc_tres": _text(job.get("tres_alloc_str")), "req_tres": _text(job.get("tres_req_str")),
         "req_gres": _text(job.get("tres_per_node")), "nodes": _text(job.get("node_count")),
         "name": _text(job.get("name")), "user": _text(job.get("user_name")), "account": _text(job.get("account")),

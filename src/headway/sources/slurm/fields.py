@@ -30,6 +30,8 @@ WAITING: Final = frozenset({"pending", "requeue_hold", "requeue_fed", "resv_del_
 """States of a job in the queue."""
 LONG: Final = frozenset({*STATES.values(), "launch_failed", "reconfig_fail", "power_up_node", "update_db"})
 """Every state of a job."""
+OVER: Final = LONG - LIVE - WAITING
+"""States of a job that has ended."""
 MOST_NODES: Final = 200_000
 _WORD: Final = re.compile(r"[A-Za-z_]+")
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?!\d))?)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)

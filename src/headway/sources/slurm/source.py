@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from headway.errors import SourceError
 from headway.ledger.history import Pool
 from headway.ledger.jobs import UNTOLD
@@ -24,7 +26,6 @@ from headway.sources.slurm.table import SACCT, SINFO, SQUEUE, Header, Row, first
 from headway.sources.text import Complaints, clean
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -118,7 +119,8 @@ class _Reading:
             told.append(_SLICES)
         snapshot = SACCT not in self.kinds
         start, end, milli = (jobs.column(name) for name in ("start_ns", "end_ns", "milli"))
-        ran = start != UNTOLD
+        over = [place for place, word in enumerate(jobs.words) if word in slurm_fields.OVER]
+        ran = (start != UNTOLD) & ~np.isin(jobs.column("state"), over)
         running = int(milli[ran].sum()) / 1000
         devices = self.asked.capacity or self.nodes.devices
         if running and snapshot and self.jobs.timed and self.jobs.seen_ns is None:
