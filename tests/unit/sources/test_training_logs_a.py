@@ -314,7 +314,7 @@ def test_iterations_at_once_and_one_by_one_say_the_same(digit, letter, tmp_path,
     lines[20] = lines[20][:digit] + letter + lines[20][digit + 1 :]
     path = tmp_path / "log"
     at_once = said(load(MEGATRON, path, "".join(lines)))
-    monkeypatch.setattr(megatron, "_learn", lambda _line: None)
+    monkeypatch.setattr("headway.sources.megatron.source._learn", lambda _line: None)
     assert said(load(MEGATRON, path)) == at_once
 
 
