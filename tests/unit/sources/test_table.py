@@ -464,6 +464,18 @@ def test_a_length_that_leads_beyond_all_times_is_damage(tmp_path):
     assert "line 3 is no job, left out (end would be more than 146 years from 1970)" in pool.warnings[0]
 
 
+def test_the_mapping_for_alibabas_instances_that_the_page_gives(tmp_path):
+    page = (Path(__file__).parents[3] / "docs" / "sources" / "table.md").read_text()
+    toml = next(part[4:] for part in page.split("```") if part.startswith("toml") and "plan_gpu" in part)
+    table = (
+        "job_name,task_name,worker_name,status,start_time,end_time,plan_gpu\n"
+        "j1,worker,w1,Terminated,100.0,3700.0,50.0\nj1,worker,w2,Failed,1900.0,3700.0,50.0\n"
+        "j2,worker,w3,Waiting,,,200.0\n"
+    )
+    (pool,) = mapped(tmp_path, toml, table)
+    assert hours(account(pool)) == {"terminated": 0.5, "failed": 0.25, "waiting": 0.0}
+
+
 def test_states_of_any_language(tmp_path):
     toml = GENERIC + '[times]\nunit="s"\n[states]\n"SCHLIEßT"="completing"'
     (pool,) = mapped(tmp_path, toml, "id,n,from,to,how\na,1.0,0,1,Schließt\n")
