@@ -24,6 +24,7 @@ from headway.sources.googlegoodput_entries import (
     LOAD,
     MOMENTS,
     begins_with_entry,
+    checkpoint,
     entries,
     has_time,
     whole,
@@ -128,6 +129,7 @@ class _Job:
     customs: dict[str, tuple[array[int], array[int]]] = field(default_factory=dict)
     steps: tuple[array[int], array[int]] = field(default_factory=lambda: (_array(), _array()))
     saves: list[Span] = field(default_factory=list)
+    fewer: dict[tuple[float, float], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._watched = [(attrgetter(f"{name}_time"), times.append) for name, times in self.moments.items()]
@@ -159,23 +161,26 @@ class _Job:
                 kind = clean(entry.custom_badput_event_type, 60).lower()
                 self.customs.setdefault(kind, (_array(), _array()))[side].append(_ns(at))
                 return True
-        if entry.event_type == "save":
-            start, took = entry.checkpoint_manager_blocking_start_time, entry.checkpoint_manager_blocking_duration_secs
-        else:
-            start, took = entry.checkpoint_manager_start_time, entry.checkpoint_manager_duration_secs
-        if start is None or took is None:
-            return False
-        category = "checkpoint_save" if entry.event_type == "save" else "checkpoint_restore"
-        begin, end = _ns(start), _ns(start + took)
-        if end < begin:
-            raise ValueError("it took less than no time")
-        self.saves.append(Span(category=category, start=begin, end=end))
-        return True
+        if entry.elastic_slice_counts_timestamp is not None:
+            active, total = entry.active_slices, entry.total_slices
+            if active and total and 0 < active < total:
+                self.fewer[active, total] = self.fewer.get((active, total), 0) + 1
+            return True
+        found = checkpoint(entry)
+        if found is not None:
+            category, start, took = found
+            self.saves.append(Span(category=category, start=_ns(start), end=_ns(start + took)))
+        return found is not None
 
     def run(self, name: str, path: Path, warnings: list[str], devices: int | None) -> Run:
         """Return the run of this job."""
         if devices is None:
             warnings = [*warnings, "the number of devices is not in the log and 1 is counted; give it with --devices"]
+        if self.fewer:
+            active, total = min(self.fewer, key=lambda pair: pair[0] / pair[1])
+            often = sum(self.fewer.values())
+            said = f"{often} entries tell of fewer slices at work than there are, of {active:g} of {total:g} or more"
+            warnings = [*warnings, f"{said}: all devices are counted throughout"]
         all_times = {name: once(_column(times)) for name, times in self.moments.items()}
         customs = {kind: (once(_column(starts)), once(_column(ends))) for kind, (starts, ends) in self.customs.items()}
         number, at = map(_column, self.steps)

@@ -6,6 +6,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,16 @@ LOAD: Final = "data_loading"
 _INTERVALS: Final = ("tpu_init", "training_prep", "elastic_reinit", "elastic_wait")
 MOMENTS: Final = (*(f"{name}_{side}" for name in (LOAD, *_INTERVALS) for side in ("start", "end")), BEGIN, DONE)
 """What is told by the moment at which it began or ended."""
+_PARTS: Final = {
+    "checkpoint_save": ("checkpoint_manager_blocking", "checkpointer_blocking"),
+    "checkpoint_restore": ("checkpoint_manager", "checkpointer"),
+}
+"""What Orbax times of a save and of a restore: as a whole, and the greatest part of it."""
+_CHECKPOINTS: Final = {
+    "save": "checkpoint_save",
+    "restore": "checkpoint_restore",
+    "emergency_restore": "checkpoint_restore",
+}
 _PIECE: Final = 1 << 20
 _BETWEEN: Final = re.compile(r"[\s,\[\]\x00\ufeff]*")
 _NEXT: Final = re.compile(r"[\n,][^\S\n]*\{")
@@ -36,10 +47,14 @@ _Payload: Any = msgspec.defstruct(
         ("custom_badput_event_start_time", float | None, None),
         ("custom_badput_event_end_time", float | None, None),
         ("event_type", str | None, None),
-        ("checkpoint_manager_blocking_start_time", float | None, None),
-        ("checkpoint_manager_blocking_duration_secs", float | None, None),
-        ("checkpoint_manager_start_time", float | None, None),
-        ("checkpoint_manager_duration_secs", float | None, None),
+        *(
+            (f"{part}_{what}", float | None, None)
+            for part in chain(*_PARTS.values())
+            for what in ("start_time", "duration_secs")
+        ),
+        ("elastic_slice_counts_timestamp", float | None, None),
+        ("active_slices", float | None, None),
+        ("total_slices", float | None, None),
     ],
 )
 _Entry: Any = msgspec.defstruct("_Entry", [("jsonPayload", _Payload | None, None)])
@@ -61,6 +76,26 @@ def whole(head: bytes) -> Iterator[Any]:
 def has_time(entry: Any) -> bool:
     """Return whether an entry tells when something was."""
     return any(getattr(entry, f"{name}_time") is not None for name in (*MOMENTS, STEP, "custom_badput_event_start"))
+
+
+def checkpoint(entry: Any) -> tuple[str, float, float] | None:
+    """Return what Orbax says of a save or restore: the category, since when [s since the Unix epoch] and for how long.
+
+    None where the entry is of neither.
+
+    Raises:
+        ValueError: It does not say when it was.
+    """
+    category = _CHECKPOINTS.get(entry.event_type or "")
+    if category is None:
+        return None
+    for part in _PARTS[category]:
+        start, took = getattr(entry, f"{part}_start_time"), getattr(entry, f"{part}_duration_secs")
+        if start is not None and took is not None:
+            if took < 0:
+                raise ValueError("it took less than no time")
+            return category, start, took
+    raise ValueError(f"a {entry.event_type} that does not say when it was")
 
 
 def entries(path: Path, bad: Complaints) -> Iterator[tuple[int, Any]]:

@@ -218,6 +218,40 @@ def test_saves_and_restores_of_orbax(tmp_path):
     assert sum(found.values()) == pytest.approx(105 + 30 + 90)
 
 
+def test_a_restore_without_the_time_of_the_whole_is_that_of_its_part(tmp_path):
+    entries, _ = attempt(T0, range(10), end=True)
+    nothing = {"checkpoint_manager_start_time": None, "checkpoint_manager_duration_secs": None}
+    part = {"checkpointer_start_time": T0 + 50, "checkpointer_duration_secs": 2.0}
+    whole_time = {"checkpoint_manager_start_time": T0 + 60, "checkpoint_manager_duration_secs": 4.0}
+    entries += [
+        entry(event_type="restore", step=0, **nothing, **part),
+        entry(event_type="emergency_restore", step=0, **whole_time),
+        entry(event_type="restore", step=0, **nothing),
+        entry(event_type="save", step=4, checkpoint_manager_blocking_start_time=T0 + 150),
+        entry(event_type="delete", step=4, **whole_time),
+    ]
+    (run,) = read(tmp_path, lines(entries))
+    assert seconds(run)["checkpoint_restore"] == 6.0
+    said = "\n".join(run.warnings)
+    assert "a restore that does not say when it was" in said
+    assert "a save that does not say when it was" in said
+    assert "3 entry at lines are left out" in said
+
+
+def test_counts_of_slices_are_no_complaint_and_fewer_than_there_are_is_said(tmp_path):
+    entries, _ = attempt(T0, range(10), end=True)
+
+    def slices(active, total=4):
+        return entry(active_slices=active, total_slices=total, elastic_slice_counts_timestamp=T0 + 200)
+
+    (run,) = read(tmp_path, lines([*entries, slices(0), slices(4)]))
+    assert [text for text in run.warnings if "slices" in text or "left out" in text] == []
+    (run,) = read(tmp_path, lines([*entries, slices(3), slices(2), slices(None)]))
+    (warning,) = [text for text in run.warnings if "slices" in text or "left out" in text]
+    assert "2 entries tell of fewer slices at work than there are, of 2 of 4 or more: all devices" in warning
+    assert seconds(run) == seconds(read(tmp_path, lines(entries))[0])
+
+
 def test_every_job_name_is_a_run_of_its_own(tmp_path):
     one, _ = attempt(T0, range(5), end=True)
     other, _ = attempt(T0, range(7), end=True, job="b\x1b[31mad")
