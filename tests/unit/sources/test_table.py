@@ -473,7 +473,7 @@ def test_the_mapping_for_alibabas_instances_that_the_page_gives(tmp_path):
         "j2,worker,w3,Waiting,,,200.0\n"
     )
     (pool,) = mapped(tmp_path, toml, table)
-    assert hours(account(pool)) == {"terminated": 0.5, "failed": 0.25, "waiting": 0.0}
+    assert hours(account(pool)) == {"terminated": 0.5, "failed": 0.25}
 
 
 def test_states_of_any_language(tmp_path):
