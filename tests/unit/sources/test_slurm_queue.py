@@ -85,6 +85,35 @@ def test_names_of_nodes_tell_their_number(tmp_path, monkeypatch, few, names):
     assert not said(found, "how many nodes")
 
 
+# Several clusters
+
+
+def of_clusters(head, rows, *names):
+    """Return what a command prints that is asked for several clusters, each of which has these rows."""
+    return "\n".join(f"CLUSTER: {name}\n{head}\n{rows}" for name in names)
+
+
+@pytest.mark.parametrize("few", [1, 1 << 30])
+@pytest.mark.parametrize("delimiter", [" ", "|"])
+def test_clusters_one_after_another_number_their_jobs_alike(tmp_path, monkeypatch, few, delimiter):
+    monkeypatch.setattr(slurm_columns, "_FEW", few)
+    rows = "".join(f"{n} ana R 2024-03-05T01:00:00 1:00:00 2\n" for n in range(7, 10)).replace(" ", delimiter)
+    head = "JOBID USER ST START_TIME TIME NODES".replace(" ", delimiter)
+    found = pool(tmp_path / "squeue", of_clusters(head, rows, "alpha", "beta"))
+    assert sorted(job.id for job in found.jobs) == ["7", "8", "9", "beta/7", "beta/8", "beta/9"]
+    assert not said(found, "left out")
+    assert not said(found, "counts once")
+
+
+@pytest.mark.parametrize("head", ["HOSTNAMES STATE GRES", "NODELIST|STATE|GRES", "PARTITION NODES STATE GRES"])
+def test_clusters_one_after_another_name_their_nodes_alike(tmp_path, head):
+    rows = "a 1 idle gpu:8" if "NODES " in head else "a1 idle gpu:8"
+    text = of_clusters(head, (rows + "\n").replace(" ", "|" if "|" in head else " "), "alpha", "beta", "alpha")
+    found = pool(tmp_path / "sinfo", text)
+    assert found.devices == (None if "NODES " in head else 16)
+    assert not said(found, "left out")
+
+
 # JSON
 
 

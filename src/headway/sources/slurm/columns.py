@@ -98,7 +98,7 @@ class Columns:
         """Take the records of a table of jobs."""
         base, end = 0, len(records.places)
         named = records.header.places
-        while "cluster" in named and self._attempts.cluster is None and base < end:
+        while ("cluster" in named or records.header.cluster) and self._attempts.cluster is None and base < end:
             self._single(records, base)  # that of the first job is told from the others
             base += 1
         if end - base >= _FEW and records.header.job_at >= 0:
@@ -134,6 +134,9 @@ class Columns:
         if "cluster" in named:
             ids = list(map(bytes.__add__, map(self._clusters.__getitem__, columns[named["cluster"]]), ids))
             odd |= [not cell.strip() for cell in columns[named["cluster"]]]
+        elif header.cluster:
+            before = self._clusters[header.cluster.encode("utf-8", "surrogatepass")]
+            ids = [before + ident for ident in ids] if before else ids
 
         def placed(name: str, known: Mapping[bytes, int]) -> Ints:
             found = columns[named[name]] if name in named else repeat(b"", n)

@@ -118,10 +118,11 @@ class Nodes:
         self.moments = fields.Moments(zone)
         self._nodes: dict[str, _Node] = {}
         self._unnamed: Counter[str] = Counter()
-        self._lists: set[tuple[str, str, int | None, int | None, int | None]] = set()
+        self._lists: set[tuple[str, str, str, int | None, int | None, int | None]] = set()
         self._n_named = 0
         self.sliced = False
         self.cut = False
+        self._cluster = ""
 
     def __len__(self) -> int:
         """Return how many nodes have been read."""
@@ -142,7 +143,7 @@ class Nodes:
             each, used = self._amount(row, "gres"), self._amount(row, "gres_used")
             self.sliced |= gpus.sliced(row.get("gres", ""))
             since = self.moments.read(row.get("since", ""))
-            told = (row.get("node", ""), state, each, used, since)
+            told = (row.get("node", ""), self._of(row), state, each, used, since)
             if told in self._lists:
                 return ""
             names = self._names(row)
@@ -154,6 +155,7 @@ class Nodes:
             return f"with it there are more than {2 * fields.MOST_NODES} nodes"
         for name in names:
             new = _Node(each, used, state, since)
+            name = told[1] + name  # noqa: PLW2901
             old = self._nodes.get(name)
             if old is None or (is_out(state), each or 0, used or 0) > (
                 is_out(old.state),
@@ -166,6 +168,12 @@ class Nodes:
         for name in _WHOLE:
             fields.whole(row.get(name, ""))
         return ""
+
+    def _of(self, row: Row) -> str:
+        """Return what stands before the names of nodes of other clusters than the first."""
+        cluster = row.get("cluster", "")
+        self._cluster = self._cluster or cluster
+        return f"{clean(cluster, 60)}/" if cluster != self._cluster else ""
 
     def _amount(self, row: Row, name: str) -> int | None:
         """Return the devices that a column tells [1/1000]; None where it is cut, or not there."""
@@ -195,7 +203,7 @@ class Nodes:
         """Return names for nodes that are only counted: those of one partition are others, of two may be the same."""
         if count > fields.MOST_NODES:
             raise ValueError(f"{count} nodes are more than any machine has")
-        partition = clean(row.get("partition", ""))
+        partition = self._of(row) + clean(row.get("partition", ""))
         at = self._unnamed[partition]
         self._unnamed[partition] += count
         return [f"{partition}\0{number}" for number in range(at, at + count)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,8 @@ from headway.sources.slurm.table import DASHES, Header, header
 from headway.sources.text import Complaints
 
 _DATE: Final = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
+_CLUSTER: Final = re.compile(rb"CLUSTER: (\S{1,200})\s*")
+"""What stands before the table of each cluster, where the command was asked for several."""
 _MOST_LINES: Final = 1000
 """A record of more lines is none."""
 _BLOCK: Final = 1 << 18
@@ -289,13 +291,17 @@ class _Reader:
 
     def _skips(self, line: bytes) -> bool:
         """Return whether a line is none of a record: a header, which counts from here on, dashes, a date."""
+        if named := _CLUSTER.fullmatch(line):
+            self._drop()
+            self.header = replace(self.header, cluster=named[1].decode("utf-8", "replace"))
+            return True
         marked = _is_marked(line)
         if self.begun and not marked:
             return False
         if marked and (found := header(line)) and found.kind == self.header.kind:
             if (found.width, found.columns) != (self.header.width, self.header.columns):
                 self._drop()
-                self.header = found
+                self.header = replace(found, cluster=self.header.cluster)
             return True
         return _is_none(line)
 
@@ -305,7 +311,7 @@ class _Reader:
 
 def _beside(line: bytes) -> bool:
     """Return whether a line may be none of a record."""
-    return _is_marked(line) or _is_none(line)
+    return _is_marked(line) or _is_none(line) or line.startswith(b"CLUSTER: ")
 
 
 def _is_marked(line: bytes) -> bool:

@@ -37,7 +37,7 @@ NAMES: Final = frozenset({"user", "account", "partition", "name", "cluster"})
 """Of those the ones whose cells may be cut and still tell something."""
 NODE_COLUMNS: Final = {
     "NODELIST": "node", "HOSTNAMES": "node", "NODES": "count", "STATE": "state", "GRES": "gres",
-    "GRES_USED": "gres_used", "PARTITION": "partition", "TIMESTAMP": "since",
+    "GRES_USED": "gres_used", "PARTITION": "partition", "TIMESTAMP": "since", "CLUSTER": "cluster",
 }  # fmt: skip
 """What the columns of ``sinfo`` are called here."""
 _FREE: Final = frozenset({
@@ -97,6 +97,7 @@ class Header:
     first: bytes = b""
     quoted: bool = False
     at: slurm_places.Places | None = None
+    cluster: str = ""
 
     @cached_property
     def n_delimiters(self) -> int:
@@ -147,7 +148,8 @@ class Header:
 
     def row(self, cells: Sequence[bytes]) -> dict[str, str]:
         """Return what the cells say; of two columns of one meaning the first counts."""
-        return {name: cells[index].decode("utf-8", "replace").strip() for index, name in self.columns.items()}
+        row = {name: cells[index].decode("utf-8", "replace").strip() for index, name in self.columns.items()}
+        return {"cluster": self.cluster, **row} if self.cluster else row
 
     def realigned(self, cells: list[bytes]) -> list[bytes] | None:
         """Return cells of which some are parts of one, put together; None where they make no sense."""
