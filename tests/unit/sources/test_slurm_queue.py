@@ -8,6 +8,7 @@ import pytest
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.slurm import columns as slurm_columns
+from headway.sources.slurm import fields as slurm_fields
 from headway.sources.slurm.source import Slurm
 
 H = 3600
@@ -83,6 +84,22 @@ def test_names_of_nodes_tell_their_number(tmp_path, monkeypatch, few, names):
     found = pool(tmp_path / "squeue", text)
     assert found.totals_ns == {"running": 8 * H * 10**9}
     assert not said(found, "how many nodes")
+
+
+@pytest.mark.parametrize("few", [1, 1 << 30])
+def test_states_cut_to_their_column_hold_their_devices(tmp_path, monkeypatch, few):
+    monkeypatch.setattr(slurm_columns, "_FEW", few)
+    states = ["COMPLETI", "SUSPENDE", "CONFIGUR", "RUNNI", "COMPLETIN", "PENDI"]
+    rows = [f"{n} a {state} 2024-03-05T01:00:00 gres/gpu:4 1\n" for n, state in enumerate(states)]
+    found = pool(tmp_path / "squeue", "JOBID USER STATE START_TIME TRES_PER_NODE NODES\n" + "".join(rows))
+    told = ["completing", "suspended", "configuring", "running", "completing", "pending"]
+    assert [job.state for job in found.jobs] == told
+    assert said(found, "5 of 6 jobs had 20 devices")
+
+
+@pytest.mark.parametrize("state", ["REQUEUE_", "COMP", "completi", "COMPLETI by", "Complet"])
+def test_what_may_be_several_states_is_none(state):
+    assert not slurm_fields.state(state)
 
 
 # Several clusters

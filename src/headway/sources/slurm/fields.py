@@ -33,6 +33,8 @@ LONG: Final = frozenset({*STATES.values(), "launch_failed", "reconfig_fail", "po
 OVER: Final = LONG - LIVE - WAITING
 """States of a job that has ended."""
 MOST_NODES: Final = 200_000
+_CUT: Final = 5
+"""A state cut to less is none where nothing says that it is cut [characters]."""
 _WORD: Final = re.compile(r"[A-Za-z_]+")
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?!\d))?)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _CLOCK: Final = re.compile(r"T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d", re.ASCII)
@@ -190,8 +192,8 @@ def state(text: str) -> str:
     """Return a state of a job as one long word; nothing where it is none.
 
     Example:
-        >>> state("CANCELLED by 1185"), state("PD"), state("OUT_OF_ME+"), state("Tuesday")
-        ('cancelled', 'pending', 'out_of_memory', '')
+        >>> state("CANCELLED by 1185"), state("PD"), state("OUT_OF_ME+"), state("COMPLETI"), state("Tuesday")
+        ('cancelled', 'pending', 'out_of_memory', 'completing', '')
     """
     return _STATE[text]
 
@@ -205,7 +207,7 @@ def _state(text: str) -> str:
     word = word.lower()
     if word in LONG:
         return word
-    if not text.strip().endswith("+"):
+    if not text.strip().endswith("+") and (len(word) < _CUT or not match[0].isupper() or match[0] != text.strip()):
         return ""
     cut = [long for long in LONG if long.startswith(word)]
     return cut[0] if len(cut) == 1 else ""
