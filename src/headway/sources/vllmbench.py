@@ -37,11 +37,15 @@ _NAMES: Final = ("model_id", "model", "tokenizer_id", "label", "backend")
 _GOODPUTS: Final = ("request_goodput", "request_goodput:")  # some versions write the colon
 _QUANTILES: Final = {
     f"{key}_{name}_ms": f"{title} {key}"
-    for name, title in (("ttft", "ttft"), ("tpot", "tpot"), ("e2el", "e2e"))
+    for name, title in (("ttft", "ttft"), ("tpot", "tpot"), ("e2el", "e2e"), ("e2e_latency", "e2e"))
     for key in ("median", "p90", "p99")
 }
 _LOAD: Final = ("request_rate", "max_concurrency")
-_STATED: Final = frozenset({*_LOAD, "completed", "failed", "duration", "num_prompts", *_NAMES, *_GOODPUTS, *_QUANTILES})
+_SGLANG: Final = "total_output_tokens_retokenized"
+"""A key of SGLang's results alone: their ``backend`` is the server's."""
+_STATED: Final = frozenset(
+    {_SGLANG, *_LOAD, "completed", "failed", "duration", "num_prompts", *_NAMES, *_GOODPUTS, *_QUANTILES}
+)
 _OPENED: Final = ((), *((name,) for name in _COLUMNS))
 _KEPT: Final = (("itls", "*"),)
 _LACKING: Final = (
@@ -49,6 +53,7 @@ _LACKING: Final = (
     "Give the file that --save-result wrote, whole",
 )
 _AGAIN: Final = "run it again as `vllm bench serve ... --save-result --save-detailed`"
+_AGAIN_SGLANG: Final = "run it again as `python -m sglang.bench_serving ... --output-details`"
 
 
 class VLLMBench:
@@ -171,14 +176,13 @@ def _results(walk: Walk, root: Place) -> Iterator[_Result]:
     result = _Result()
     depth = len(root)
     for place, raw in walk:
-        if place == root and raw == b"":
-            yield result
-            result = _Result()
-        elif len(place) <= depth or (not raw and raw is not None):
-            continue
+        if raw == b"":
+            if place == root:
+                yield result
+                result = _Result()
         elif len(place) == depth + 2:
             result.add(place[depth], raw)
-        elif place[depth] in _STATED and raw is not None and len(raw) < 4096:
+        elif len(place) == depth + 1 and place[depth] in _STATED and raw is not None and len(raw) < 4096:
             result.stated[place[depth]] = decode(raw)
     yield result
 
@@ -280,7 +284,8 @@ def _doubts(result: _Result, columns: _Columns, shown: str) -> Iterator[str]:
         only = "no times of single requests, so that attainment is unknown"
         if "latencies" in sizes:
             only = "of single requests only the latency, so that ttft and tpot are unknown"
-        yield f"{shown} has {only}: {_AGAIN}{f'; it states {said}' if said else ''}"
+        again = _AGAIN_SGLANG if _SGLANG in stated else _AGAIN
+        yield f"{shown} has {only}: {again}{f'; it states {said}' if said else ''}"
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sorted(sizes.items()))
         yield f"{shown}: its lists differ in length ({listed}); what a request lacks is unknown"

@@ -158,6 +158,16 @@ class TestVLLM:
         assert "ttft median 100 ms" in warning
         assert "1.5 requests/s" in warning
 
+    def test_without_detail_of_sglang_its_own_command_is_named(self, tmp_path):
+        stated = {"median_e2e_latency_ms": 2200.0, "p90_e2e_latency_ms": 3000.0, "p99_e2e_latency_ms": 4100.0}
+        stated |= {"total_output_tokens_retokenized": 15, "model_id": "out", "tokenizer_id": "out", "label": "out"}
+        for backend in ("sglang", "vllm"):
+            served = vllm(tmp_path, **dict.fromkeys(LISTS, "out"), **stated, backend=backend)
+            (warning,) = [text for text in served.warnings if "run it again" in text]
+            assert "e2e median 2.2 s, e2e p90 3.0 s, e2e p99 4.1 s" in warning
+            assert "`python -m sglang.bench_serving ... --output-details`" in warning
+            assert served.name == f"{backend}, 4 at once"
+
     @pytest.mark.parametrize("completed", [10**18, MAX_STATED + 1, -3, math.nan, "many", 1e300])
     def test_a_stated_number_costs_no_memory(self, tmp_path, completed):
         served = vllm(tmp_path, **dict.fromkeys(LISTS, "out"), completed=completed, failed=0)
