@@ -408,6 +408,9 @@ def test_gpus_that_cannot_be_counted_are_said(tmp_path, gres):
         ("cpu=1,gres/gpu:a100_1g.5gb=1", 142), ("gres/gpu:1g.10gb=7", 1000), ("gres/gpu:h100_3g.40gb=2", 857),
         ("gres/gpu=1,gres/gpu:a100_1g.5gb=1", 142), ("gres/gpu=3,gres/gpu:a100=2,gres/gpu:nvidia_a100_2g.10gb=1", 2285),
         ("gres/gpu:2g.12gb=1", 500), ("gres/gpu:a30_1g.6gb=3", 750), ("gres/gpu:h100_1g.10gb+me=2", 285),
+        ("gres/gpu:nvidia_rtx_pro_6000_blackwell_server_edition_4g.96gb=1,gres/gpu=1", 1000),
+        ("gres/gpu:2g.48gb=1", 500), ("gres/gpu:rtx-pro-6000_1g.24gb=3", 750), ("gres/gpu:1g.24gb=7", 1000),
+        ("gres/gpu:rtx_pro_5000_2g.48gb=1", 1000), ("gres/gpu:2g.32gb=2", 2000), ("gres/gpu:pro4500_1g.16gb=1", 500),
         ("gres/gpu=2", 2000), ("gres/shard=4,gres/mps=100", 0), ("gres/gpu=1,gres/shard=0", 1000),
     ],
 )  # fmt: skip

@@ -16,19 +16,27 @@ _OTHER: Final = re.compile(
 _PER: Final = re.compile(r"PER_([A-Z]+):(.*)", re.ASCII | re.DOTALL)
 _IN_BRACKETS: Final = re.compile(r"\([^)]*\)?")
 _SLICE: Final = re.compile(r"(?<![A-Za-z0-9])([1-7])g\.(\d{1,3})gb(?![A-Za-z0-9])", re.ASCII | re.IGNORECASE)
-_QUARTERS: Final = frozenset({("1", "6"), ("2", "12"), ("4", "24")})
-"""Slices and gigabytes of those of an A30. Source: NVIDIA MIG User Guide, Supported MIG Profiles (2026-11)."""
-_A30: Final = re.compile(r"(?<![a-z0-9])a30(?![a-z0-9])", re.IGNORECASE)
+_SEVENTHS: Final = 7
+_INSTANCES: Final = {
+    ("1", "6"): 4, ("2", "12"): 4, ("4", "24"): 4, ("2", "48"): 4, ("4", "96"): 4, ("1", "16"): 2, ("2", "32"): 2,
+}  # fmt: skip
+"""Slices and gigabytes that tell a device of fewer than seven: an A30, an RTX PRO 6000, an RTX PRO 4500.
+
+Source: NVIDIA MIG User Guide, Supported GPUs and Supported MIG Profiles; NVIDIA vGPU types (2026-11).
+"""
+_NAMED: Final = {"a30": 4, "pro6000": 4, "pro5000": 2, "pro4500": 2}
+"""Into how many slices devices can be divided whose names have this in them; of all others, seven."""
+_NAME: Final = re.compile(r"(?<![a-z0-9])(?:a30|pro[ _-]?(?:6000|5000|4500))(?![a-z0-9])", re.IGNORECASE)
 _PARTS: Final = 28
-"""A seventh and a quarter are whole numbers of such parts of a device."""
+"""A seventh, a quarter and a half are whole numbers of such parts of a device."""
 
 
 def milli(text: str) -> int | None:
     """Return how many GPUs a list of resources names [1/1000]; None where it names no resource at all.
 
     A total such as ``gres/gpu=8`` counts, else its kinds such as ``gres/gpu:h100=8`` are added up. Slices (MIG) are
-    one device each in a total; where kinds say which are slices, one of N g is N/7 of a device, of an A30 N/4, rounded
-    down, so that jobs never have more of a device than there is.
+    one device each in a total; where kinds say which are slices, one of N g is N/7 of a device, of an A30 or RTX PRO
+    6000 N/4, of smaller ones N/2, rounded down, so that jobs never have more of a device than there is.
 
     Raises:
         CutError: The list is cut.
@@ -76,7 +84,8 @@ def _share(kind: str) -> int:
     match = _SLICE.search(kind)
     if not match:
         return 0
-    n_of = 4 if match.groups() in _QUARTERS or _A30.search(kind) else 7
+    named = _NAME.search(kind)
+    n_of = _NAMED[re.sub("[ _-]", "", named[0].lower())] if named else _INSTANCES.get((match[1], match[2]), _SEVENTHS)
     return min(int(match[1]), n_of) * _PARTS // n_of
 
 

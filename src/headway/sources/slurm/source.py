@@ -41,7 +41,8 @@ _CUT_NAME: Final = (
     "write it again with -P (parsable)"
 )
 _SLICES: Final = (
-    "slices of devices (MIG) count as their share, in thousandths: one of N g as N/7 of a device, of an A30 as N/4; "
+    "slices of devices (MIG) count as their share, in thousandths: one of N g as N/7 of a device, of an A30 or RTX PRO "
+    "6000 as N/4, of an RTX PRO 5000 or 4500 as N/2; "
     "where only gres/gpu=N is told, slices cannot be told from devices, and each counts as one"
 )
 _ON_ONE: Final = (
