@@ -287,7 +287,23 @@ def test_blocks_of_any_size_say_the_same(tmp_path, monkeypatch, size):
     assert facts(of(tmp_path, TORCH)) == expected
 
 
-@pytest.mark.parametrize("spoiled", ["-3", "1e300", "NaN", "null", '"x"', "[[]]", "{}", "9" * 30, "9" * 5000, "true"])
+SPOILED = [
+    "-3",
+    "1e300",
+    "NaN",
+    "null",
+    '"x"',
+    "[[]]",
+    "{}",
+    "9223372036854775",
+    "9" * 17,
+    "9" * 30,
+    "9" * 5000,
+    "true",
+]
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
 @pytest.mark.parametrize("key", ["dur", "ts"])
 def test_events_without_a_time_are_left_out_and_named(tmp_path, key, spoiled):
     text = json.dumps([kernel(5, 5), kernel(20, 5) | {key: "SPOILED"}]).replace('"SPOILED"', spoiled)
@@ -297,6 +313,12 @@ def test_events_without_a_time_are_left_out_and_named(tmp_path, key, spoiled):
         return
     assert facts(path).span_ns == 5000
     assert "event 2 is without a time, left out" in said(load(path))
+
+
+def test_kernels_that_cupti_has_no_time_of_do_not_begin_in_1970(tmp_path):
+    path = of(tmp_path, [kernel(1615207264505000, 5), kernel(0, 0), kernel(1615207264505010, 5)])
+    assert (facts(path).span_ns, facts(path).busy_ns) == (15000, 10000)
+    assert "event 2 is without a time, left out (ts 0, dur 0)" in said(load(path))
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,8 @@ class Gathering:
         start, length = to_ns(event.ts), to_ns(event.dur)
         if lane is None:
             self.complaints.add("beyond the devices and threads that are told apart, left out", self._n_seen)
-        elif start is None or length is None or length < 0:
+        elif start is None or length is None or length < 0 or (start == 0 == length):
+            # CUPTI writes zeros for what it has no time of.
             reason = f"ts {_show(event.ts)}, dur {_show(event.dur)}"
             self.complaints.add("without a time, left out", self._n_seen, reason)
         elif kind == "compute":
@@ -310,7 +311,8 @@ def to_ns(raw: msgspec.Raw | bytes) -> int | None:
     scale = 1000 if dot < 0 else _SCALE.get(len(text) - dot - 1, 0)
     try:
         if scale and len(text) < 18:
-            return int(text.replace(b".", b"", 1)) * scale
+            ns = int(text.replace(b".", b"", 1)) * scale
+            return ns if -MAX_NS <= ns <= MAX_NS else None
     except ValueError:
         pass
     return _exactly(text) if len(text) <= _MAX_DIGITS else None
