@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import codecs
-import io
 import json
 import math
 import re
 from array import array
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +19,8 @@ from headway.ledger.history import Process, Rows, Run
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
+from headway.sources.hfdocument import Document
+from headway.sources.hflosses import Losses
 from headway.sources.retold import home_of
 from headway.sources.text import Complaints, clean
 
@@ -30,23 +29,17 @@ if TYPE_CHECKING:
 
 MOST_STEPS: Final = 1 << 23
 """A state that counts more steps is damage: each becomes a row."""
-_PIECE: Final = 1 << 18
-_LONGEST: Final = 1 << 24
-"""No value beside the history is longer [characters]."""
 _MARK: Final = re.compile(rb'"log_history"\s*:\s*\[')
 _START: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
-_SOME: Final = re.compile(r"\S")
-_COMMA: Final = re.compile(r"\s*,\s*(?=[^\s\]])")
-"""What is between two elements, if both are there."""
+_SPEED: Final = "train_speed(iter/s)"
+"""Steps a second since the training began, in the entries of older versions of ms-swift."""
 _AT_ONCE: Final = 1 << 16
-_NO_TIMES: Final = (
-    "the file says how long evaluations took and not how long steps did; "
-    "only the state saved after the training ended has a train_runtime"
-)
-_RESUMED: Final = (
-    "its evaluations took longer than its train_runtime: the training was resumed, and train_runtime is of its last "
-    "part alone"
-)
+_ENDED: Final = "only the state saved after the training ended has a train_runtime"
+_NO_TIMES: Final = f"the file says how long evaluations took and not how long steps did; {_ENDED}"
+_NO_EVALUATION: Final = f"the file does not say how long steps took; {_ENDED}"
+_RESUMED: Final = "the training was resumed, and train_runtime is of its last part alone"
+_LONGER: Final = f"its evaluations took longer than its train_runtime: {_RESUMED}"
+_SLOWER: Final = "its train_speed begins anew: the training was resumed, and how long its first part took is not told"
 
 
 class HFTrainer:
@@ -112,12 +105,18 @@ class Session:
         took: Of each evaluation, how long it took [ns].
         last: Its last step.
         runtime_ns: How long it took in all [ns]; None where the state was saved before it ended.
+        speed_ns: How long it took up to the last entry that tells its speed [ns]; None where none does.
+        is_anew: Whether that was longer at an entry before.
+        losses: What was logged of its losses.
     """
 
     after: array[int] = field(default_factory=lambda: array("q"))
     took: array[int] = field(default_factory=lambda: array("q"))
     last: int = 0
     runtime_ns: int | None = None
+    speed_ns: int | None = None
+    is_anew: bool = False
+    losses: Losses = field(default_factory=Losses)
 
     def __len__(self) -> int:
         """Return how many evaluations there were."""
@@ -132,6 +131,7 @@ class State:
         sessions: In their order; at least one.
         steps: The number of its last step.
         planned: How many steps were planned; 0 where it does not say.
+        save_steps: After how many steps it was saved each time; 0 where it does not say.
         told_ns: All lengths of time that it tells, added up [ns].
         warnings: What could not be read, a sentence each.
     """
@@ -139,6 +139,7 @@ class State:
     sessions: list[Session]
     steps: int = 0
     planned: int = 0
+    save_steps: int = 0
     told_ns: int = 0
     warnings: tuple[str, ...] = ()
 
@@ -154,7 +155,7 @@ def read(path: Path) -> State:
     cut = ""
     after = 0
     with files.plain(path) as file:
-        document = _Document(file)
+        document = Document(file)
         try:
             for key, value in document.members():
                 _take(state, key, value, bad)
@@ -188,6 +189,8 @@ def _take(state: State, key: str, value: Any, bad: Complaints) -> None:
             _take_entry(state, number, entry, bad)
         else:
             bad.add("no object, passed over" if number else "no list of entries, passed over: its log_history", number)
+    elif key == "save_steps":
+        state.save_steps = _step(value) or 0
     elif key in {"global_step", "max_steps"} and value is not None:
         count = _step(value)
         if count is None:
@@ -207,6 +210,7 @@ def _take_entry(state: State, number: int, entry: dict[str, Any], bad: Complaint
     if step < session.last:
         bad.add("of a step before the entry above it", number)
     session.last = max(session.last, step)
+    _take_losses(session, step, entry)
     for name, value in entry.items():
         if not name.endswith("_runtime"):
             continue
@@ -221,6 +225,27 @@ def _take_entry(state: State, number: int, entry: dict[str, Any], bad: Complaint
         else:
             session.after.append(step)
             session.took.append(length)
+
+
+def _take_losses(session: Session, step: int, entry: dict[str, Any]) -> None:
+    losses = session.losses
+    loss, train, epoch, speed = map(_number, map(entry.get, ("loss", "train_loss", "epoch", _SPEED)))
+    if loss is not None:
+        losses.steps.append(step)
+        losses.means.append(loss)
+        losses.epoch = epoch or 0.0
+    if train is not None:
+        losses.train = train
+    length = _ns(step / speed) if speed else None
+    if length is not None:
+        before = session.speed_ns or 0
+        session.is_anew |= length < before - before // 100  # speeds are rounded
+        session.speed_ns = max(length, before)
+
+
+def _number(value: object) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < BOUND else None  # type: ignore[arg-type]
 
 
 def _step(value: object) -> int | None:
@@ -242,18 +267,29 @@ def _run(name: str, path: str, state: State, devices: int | None) -> Run:
     if devices is None:
         warnings.append("the number of devices is not in a trainer state and 1 is counted; give it with --devices")
     sessions = state.sessions
+    has_ended = sessions[-1].runtime_ns is not None
     within = [sum(session.took) for session in sessions]
+    doubts, resumed = _gone_on(state)
+    warnings += doubts
+    last = sessions[-1]
+    if last.runtime_ns is None and last.speed_ns is not None and not last.is_anew:
+        last.runtime_ns = last.speed_ns
+        warnings.append("how long it took is worked out from the speed that its last entry tells")
     unknown = {}
-    if any(session.runtime_ns is None for session in sessions):
-        unknown["R"] = _NO_TIMES
+    if any(session.is_anew for session in sessions):
+        unknown["R"] = _SLOWER
+    elif any(session.runtime_ns is None for session in sessions):
+        unknown["R"] = _NO_TIMES if any(within) else _NO_EVALUATION
     elif any(taken > (session.runtime_ns or 0) for session, taken in zip(sessions, within, strict=True)):
-        unknown["R"] = _RESUMED
+        unknown["R"] = _LONGER
+    elif resumed:
+        unknown["R"] = resumed
     else:
         warnings.append(
             "each step takes the mean, train_runtime less the evaluations: no step has a time of its own, and what "
             "else the trainer did, such as saving, is in the steps"
         )
-    if not (sessions[-1].runtime_ns is not None or state.steps >= state.planned > 0):
+    if not (has_ended or state.steps >= state.planned > 0):
         of = f" of {state.planned}" if state.planned else ""
         warnings.append(f"the state was saved at step {state.steps}{of}: what came after is not in it")
     processes = []
@@ -268,6 +304,25 @@ def _run(name: str, path: str, state: State, devices: int | None) -> Run:
         processes.append(process)
         begin, first = process.events[-1].at, session.last  # type: ignore[union-attr]
     return Run(name, HFTrainer.name, tuple(processes), path, tuple(warnings), unknown, clock=False)
+
+
+def _gone_on(state: State) -> tuple[list[str], str]:
+    """Return what is to be doubted of the runtimes, and why they are not of all steps; nothing where they are."""
+    doubts, resumed, begin = [], "", 0
+    for session in state.sessions:
+        losses, session.losses = session.losses, Losses()
+        found = losses.gone_on(begin, session.last) if session.runtime_ns is not None else None
+        if found is not None and found[0] >= begin + 1:
+            said = f"train_loss is that of the steps from about {round(sum(found) / 2) + 1} on alone"
+            if losses.is_checkpoint(*found, state.save_steps):
+                resumed = f"{said}: {_RESUMED}"
+            else:
+                doubts.append(
+                    f"{said}, by the losses that were logged: if they are not logged otherwise, the training was "
+                    "resumed there, and train_runtime is of that part and not of all steps"
+                )
+        begin = session.last
+    return doubts, resumed
 
 
 def _process(opened: Open, session: Session, first: int, stepping_ns: int) -> Process:
@@ -296,97 +351,3 @@ def _process(opened: Open, session: Session, first: int, stepping_ns: int) -> Pr
         events += (Span(category="evaluation", start=at, end=at + ns) for at, ns in spans)
     events.append(Close(at=opened.mono_ns + stepping_ns * bool(n_steps) + int(spent[-1]), reason="released"))
     return Process(opened, tuple(events), Rows(np.arange(first + 1, first + n_steps + 1, dtype=np.int64), start, end))
-
-
-class _Document:
-    """A JSON object read piece by piece, so that its history is never whole in memory."""
-
-    def __init__(self, file: io.BufferedReader[Any]) -> None:
-        self._file = file
-        self._decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
-        self._json = json.JSONDecoder()
-        self._text = ""
-        self._at = 0
-        self._ended = False
-        self._passed = 1
-
-    @property
-    def line(self) -> int:
-        """The number of the line it is read to."""
-        return self._passed + self._text.count("\n", 0, self._at)
-
-    def members(self) -> Iterator[tuple[str, Any]]:
-        """Yield each key with its value; of ``log_history`` each entry with its number, from 1.
-
-        Raises:
-            ValueError: It is no JSON object, or breaks off.
-        """
-        self._expect("{")
-        while self._peek() != "}":
-            key = self._value()
-            self._expect(":")
-            if key == "log_history" and self._peek() == "[":
-                yield from (("log_history", one) for one in enumerate(self._items(), 1))
-            else:
-                yield str(key), self._value()
-            if self._peek() != "}":
-                self._expect(",")
-
-    def rest(self) -> int:
-        """Return the number of the line that the object ends in, if something comes after it; else 0."""
-        self._expect("}")
-        line = self.line
-        return line if self._peek() else 0
-
-    def _items(self) -> Iterator[Any]:
-        self._expect("[")
-        while self._peek() != "]":
-            yield self._value()
-            while found := _COMMA.match(self._text, self._at):
-                self._at = found.end()
-                yield self._decoded()
-            if self._peek() != "]":
-                self._expect(",")
-        self._expect("]")
-
-    def _more(self, size: int = _PIECE) -> None:
-        """Read on; what was used of the text is let go."""
-        self._passed += self._text.count("\n", 0, self._at)
-        data = files.piece(self._file, size)
-        self._ended = not data
-        self._text = self._text[self._at :] + self._decode(data, final=not data)
-        self._at = 0
-
-    def _peek(self) -> str:
-        """Return the next character that is no blank; nothing at the end."""
-        while True:
-            if found := _SOME.search(self._text, self._at):
-                self._at = found.start()
-                return found[0]
-            self._at = len(self._text)
-            if self._ended:
-                return ""
-            self._more()
-
-    def _expect(self, mark: str) -> None:
-        if self._peek() != mark:
-            raise ValueError(f"no {mark}")
-        self._at += 1
-
-    def _value(self) -> Any:
-        self._peek()
-        return self._decoded()
-
-    def _decoded(self) -> Any:
-        """Return the value that begins here."""
-        while True:
-            try:
-                value, end = self._json.raw_decode(self._text, self._at)
-            except ValueError:
-                if self._ended or len(self._text) - self._at > _LONGEST:
-                    raise
-            else:
-                if end < len(self._text) or self._ended:  # a number at the end may go on
-                    self._at = end
-                    return value
-            self._more(max(_PIECE, len(self._text) - self._at))

@@ -13,7 +13,7 @@ import pytest
 from data import real
 from headway.errors import SourceError
 from headway.ledger.account import account
-from headway.sources import files, hftrainer, tensorboard, tfrecord, torchtitan
+from headway.sources import files, hfdocument, hftrainer, tensorboard, tfrecord, torchtitan
 from headway.sources.asked import Asked
 from headway.sources.hftrainer import MOST_STEPS, HFTrainer
 from headway.sources.lightning import Lightning
@@ -128,6 +128,95 @@ def test_hf_resumed_is_unknown(tmp_path):
     assert ledger.seconds == {"evaluation": 13.0}
 
 
+def trained(resumed=0, steps=1000, every=50, scale=1.0, **top):
+    """Return a state whose losses fall, and are logged as the trainer does: since it was resumed, at most."""
+    loss = [4 / (1 + step / 200) + step % 7 / 50 for step in range(1, steps + 1)]
+    ends = [*range(every, steps + 1, every)]
+    begins = [resumed if end - every < resumed < end else end - every for end in ends]
+    entries = [
+        {"loss": round(scale * sum(loss[begin:end]) / (end - begin), 4), "epoch": round(end / 125, 2), "step": end}
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+    end = {"train_runtime": 100.0, "train_loss": sum(loss[resumed:]) / steps, "epoch": 8.0, "step": steps}
+    return json.dumps({"global_step": steps, "max_steps": steps, **top, "log_history": [*entries, end]})
+
+
+@pytest.mark.parametrize(
+    ("resumed", "top"),
+    [
+        (600, {"save_steps": 200}),
+        (950, {}),
+        (50, {}),
+        (375, {"save_steps": 500}),
+        (500, {"steps": 1013, "save_steps": 500}),
+    ],
+)
+def test_hf_losses_tell_that_it_was_resumed(tmp_path, resumed, top):
+    _, ledger = of_text(HFTrainer(), tmp_path, trained(resumed, **top))
+    assert "the training was resumed, and train_runtime is of its last part alone" in ledger.unknown["R"]
+    about = int(ledger.unknown["R"].partition("from about ")[2].partition(" on")[0])
+    assert abs(about - 1 - resumed) <= 20 * ("steps" in top)
+    assert ledger.seconds == {}
+
+
+@pytest.mark.parametrize("top", [{}, {"every": 7}, {"steps": 1013}, {"every": 300}, {"every": 1, "steps": 9}])
+def test_hf_losses_of_a_training_that_was_not_resumed(tmp_path, top):
+    run, ledger = of_text(HFTrainer(), tmp_path, trained(**top))
+    assert (ledger.unknown.get("R"), ledger.seconds) == (None, {"productive": 100.0})
+    assert "train_loss" not in said(run)
+
+
+def test_hf_losses_that_are_logged_otherwise_are_a_warning(tmp_path):
+    for text in (trained(scale=4.0, save_steps=500), trained(777, save_steps=500)):
+        run, ledger = of_text(HFTrainer(), tmp_path, text)
+        assert ledger.seconds == {"productive": 100.0}
+        assert "if they are not logged otherwise, the training was resumed there" in said(run)
+
+
+def test_hf_losses_that_do_not_say_all_tell_nothing(tmp_path):
+    whole = json.loads(trained(600))
+    entries = whole["log_history"]
+    few, holes, none = entries[-3:], [*entries[:4], *entries[6:]], [{**entries[0], "loss": 0.0}, *entries[1:]]
+    odd, back = [{**entries[0], "loss": float("nan")}, *entries[1:]], [entries[1], entries[0], *entries[2:]]
+    for history in (few, holes, none, odd, back):
+        run, ledger = of_text(HFTrainer(), tmp_path, json.dumps({**whole, "log_history": history}))
+        assert ledger.seconds == {"productive": 100.0}
+        assert "train_loss" not in said(run)
+
+
+def test_hf_second_training_that_was_resumed(tmp_path):
+    first, second = json.loads(trained())["log_history"], json.loads(trained(500))["log_history"]
+    later = [{**entry, "step": entry["step"] + 1000} for entry in second]
+    later[-1]["train_loss"] /= 2
+    _, ledger = of_text(HFTrainer(), tmp_path, state(*first, *later, global_step=2000))
+    assert "from about 1501 on" in ledger.unknown["R"]
+
+
+def test_hf_speeds_tell_how_long_a_state_took(tmp_path):
+    entries = [
+        {"loss": 1.0, "train_speed(iter/s)": 2.0, "step": 10},
+        {"loss": 1.0, "train_speed(iter/s)": 1.6, "step": 20},
+    ]
+    run, ledger = of_text(HFTrainer(), tmp_path, state(entries[0], EVAL, entries[1], max_steps=90))
+    assert ledger.seconds == {"productive": 10.5, "evaluation": 2.0}
+    assert "saved at step 20 of 90" in said(run)
+    entries[1]["train_speed(iter/s)"] = 5.0
+    _, ledger = of_text(HFTrainer(), tmp_path, state(*entries, max_steps=90))
+    assert "begins anew" in ledger.unknown["R"]
+
+
+def test_hf_a_state_without_evaluations_claims_none(tmp_path):
+    _, ledger = of_text(HFTrainer(), tmp_path, state(LOSS))
+    assert ledger.unknown["R"].startswith("the file does not say how long steps took")
+
+
+def test_hf_what_comes_after_the_object_is_said(tmp_path):
+    run, ledger = of_text(HFTrainer(), tmp_path, state(LOSS, EVAL, END) + "\n\n{}")
+    assert ledger.seconds == {"productive": 10.0, "evaluation": 2.0}
+    assert "what comes after it is left out" in said(run)
+    assert "left out" not in said(of_text(HFTrainer(), tmp_path, state(LOSS, EVAL, END) + " \n")[0])
+
+
 @pytest.mark.parametrize("value", ['"x"', "NaN", "-1", "1e999", "true", "null", "9" * 400, "9223372036854775807"])
 def test_hf_odd_runtimes_are_left_out_and_said(tmp_path, value):
     run, ledger = of_text(HFTrainer(), tmp_path, state(LOSS, EVAL).replace("2.0", value))
@@ -164,8 +253,8 @@ def test_hf_pieces_of_any_size_say_the_same(tmp_path, monkeypatch):
     path.write_text(state(*({"eval_runtime": 0.1, "step": n} for n in range(0, 21, 3)), LOSS, END, EVAL))
     whole = told(HFTrainer(), path)
     monkeypatch.setattr(hftrainer, "_AT_ONCE", 3)
-    monkeypatch.setattr(hftrainer, "_PIECE", 7)
-    monkeypatch.setattr(hftrainer._Document._more, "__defaults__", (7,))
+    monkeypatch.setattr(hfdocument, "_PIECE", 7)
+    monkeypatch.setattr(hfdocument.Document._more, "__defaults__", (7,))
     assert told(HFTrainer(), path) == whole
 
 
