@@ -2,7 +2,6 @@
 
 import copy
 import gzip
-import io
 import json
 import math
 from pathlib import Path
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from headway.errors import HeadwayError
 from headway.ledger.serving import attain
-from headway.sources import jsonwalk
 from headway.sources.asked import Asked
 from headway.sources.guidellm import GuideLLM
 from headway.sources.registry import look
@@ -24,7 +22,7 @@ SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
 VLLM = json.loads((SAMPLES / "vllmbench.json").read_text())
 GUIDE = json.loads((SAMPLES / "guidellm.json").read_text())
 OLD = json.loads((SAMPLES / "guidellm_0.2.json").read_text())
-BOTH = [(VLLMBench(), VLLM), (GuideLLM(), GUIDE)]
+BOTH = [(VLLMBench(), VLLM), (GuideLLM(), GUIDE), (VLLMBench(), [VLLM, VLLM])]
 LISTS = ("input_lens", "output_lens", "ttfts", "itls", "start_times", "generated_texts", "errors")
 
 
@@ -384,43 +382,3 @@ class TestEither:
     def test_devices_as_given(self, tmp_path, source, document):
         path = write(tmp_path, document)
         assert {served.devices for served in source.load(path, Asked(devices=8))} == {8}
-
-
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text('a"\\[]{},:é\n')
-TREES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text('a"\\,{'), inner), max_leaves=20)
-
-
-class TestWalk:
-    @settings(max_examples=200, deadline=None)
-    @given(
-        a=st.lists(TREES),
-        c=TREES,
-        d=LEAVES,
-        block=st.sampled_from([1, 2, 3, 7, 64, 1 << 20]),
-        indent=st.sampled_from([None, 1]),
-    )
-    def test_what_it_gives_is_what_a_parser_gives(self, a, c, d, block, indent):
-        document = {"a": a, "b": {"c": c}, "c": c, "d": d}
-        data = json.dumps(document, indent=indent, ensure_ascii=False).encode()
-        before, jsonwalk._BLOCK = jsonwalk._BLOCK, block
-        try:
-            walk = jsonwalk.Walk(io.BytesIO(data), [(), ("a",)], [("a", "*"), ("c",)])
-            found = [(place, json.loads(raw)) for place, raw in walk if raw]
-        finally:
-            jsonwalk._BLOCK = before
-        assert found == [*((("a", "*"), item) for item in a), (("c",), c), (("d",), d)]
-        assert (walk.torn, walk.junk, walk.too_long) == ("", 0, 0)
-
-    def test_a_value_that_is_too_long_is_passed_over(self, monkeypatch):
-        monkeypatch.setattr(jsonwalk, "LIMIT", 100)
-        monkeypatch.setattr(jsonwalk, "_BLOCK", 16)
-        data = json.dumps({"a": ["x" * 500, "y"], "b": [["z" * 500], [1]]}).encode()
-        walk = jsonwalk.Walk(io.BytesIO(data), [(), ("a",), ("b",)], [("b", "*")])
-        assert [raw for _, raw in walk if raw != b""] == [None, b'"y"', None, b"[1]"]
-        assert walk.too_long == 2
-
-    @pytest.mark.parametrize("data", [b"]", b'{"a": 1]', b"{} }", b"[1}"])
-    def test_brackets_that_do_not_fit(self, data):
-        walk = jsonwalk.Walk(io.BytesIO(data), [()])
-        list(walk)
-        assert "closes" in walk.torn
