@@ -112,6 +112,29 @@ def test_the_states_of_one_training_count_once(tmp_path):
     assert "and 1 more" in said
 
 
+def test_the_lines_that_a_training_logged_count_and_not_its_states_beside_them(tmp_path):
+    out = tmp_path / "out"
+    state(out / "checkpoint-40", 40)
+    state(out, 60, (3.0, 2.5))
+    told = [
+        {
+            "current_steps": n,
+            "total_steps": 60,
+            "loss": 2.0,
+            "lr": 1e-4,
+            "epoch": n / 60,
+            "elapsed_time": f"0:00:{n // 2:02d}",
+        }
+        for n in range(10, 61, 10)
+    ]
+    (out / "trainer_log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    (run,) = load(tmp_path)
+    assert (run.source, run.name, sum(len(process.rows) for process in run.processes)) == ("trainerlog", "out", 60)
+    assert any("has no clock" in text and "trainer_state.json" in text for text in run.warnings)
+    state(tmp_path / "another", 60, (3.5, 2.0))
+    assert [one.source for one in load(tmp_path)] == ["hftrainer", "trainerlog"]
+
+
 def test_a_state_that_began_anew_in_the_same_folder_is_a_training_of_its_own(tmp_path):
     state(tmp_path / "checkpoint-20", 20, (3.0,))
     state(tmp_path / "checkpoint-40", 40, (4.0, 2.5))

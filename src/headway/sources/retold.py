@@ -44,6 +44,7 @@ def told_once(found: Sequence[Loaded]) -> list[Loaded]:
     * A log may lie beside an earlier copy of it, which has its first steps and no more.
     * A trainer's state is saved with each checkpoint: the last one has the steps and evaluations of those before.
     * A trainer writes TensorBoard's files below its folder or beside its table: they have a clock, and it has none.
+    * A trainer's state lies beside the lines that the same training logged, which tell how long it took.
     * TensorBoard's files lie beside or below the log of the same training, or below those of the training itself.
     """
     if len(found) < 2:
@@ -51,7 +52,7 @@ def told_once(found: Sequence[Loaded]) -> list[Loaded]:
     runs = [one for one in found if isinstance(one, Run)]
     kept: dict[int, Any] = {id(one): one for one in found}
     left: dict[tuple[int, str], list[str]] = {}
-    rules = (_beginnings, _earlier_states, _without_clock, _beside_log, _beside_training)
+    rules = (_beginnings, _earlier_states, _without_clock, _beside_lines, _beside_log, _beside_training)
     for one, other, why in chain(_copies(found), *(rule(runs) for rule in rules)):
         if id(one) in kept and id(other) in kept:
             left.setdefault((id(other), why), []).append(kept.pop(id(one)).path)
@@ -176,11 +177,19 @@ def home_of(path: Path) -> Path:
 
 def _without_clock(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
     """Yield what has no clock where TensorBoard's files of the same training are in or below its folder."""
-    by_home = _by_folder((run for run in runs if run.source in {"hftrainer", "lightning"}), home_of)
+    by_home = _by_folder((run for run in runs if run.source in {"hftrainer", "trainerlog", "lightning"}), home_of)
     for events, run, folder in _above(runs, by_home):
-        near = run.source == "hftrainer" or folder == Path(events.path).parent
+        near = run.source != "lightning" or folder == Path(events.path).parent
         if near and _as_far(events, run):
             yield run, events, _NO_CLOCK
+
+
+def _beside_lines(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
+    """Yield a trainer's states where the lines that the same training logged are in its folder."""
+    lines = _by_folder((run for run in runs if run.source == "trainerlog"), home_of)
+    for state in (run for run in runs if run.source == "hftrainer"):
+        same = (run for run in lines.get(home_of(Path(state.path)), ()) if _as_far(state, run))
+        yield from ((state, run, _NO_CLOCK) for run in same)
 
 
 def _beside_log(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
