@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from headway.errors import SourceError
+from headway.ledger.pool import account_pool
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.slurm import columns as slurm_columns
@@ -129,6 +131,62 @@ def test_clusters_one_after_another_name_their_nodes_alike(tmp_path, head):
     found = pool(tmp_path / "sinfo", text)
     assert found.devices == (None if "NODES " in head else 16)
     assert not said(found, "left out")
+
+
+# Only jobs that wait, and no job at all
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n7 gpu a b PD 0:00 1 (Priority)\n",
+        "JobID|State|Elapsed|Start|End\n7|PENDING|00:00:00|Unknown|Unknown\n",
+        "JOBID ST START_TIME TIME\n7 PD N/A 0:00\n",
+        "JobID|State|Submit|Start|End|AllocTRES\n7|PENDING|2024-03-05T01:00:00Z|Unknown|Unknown|gres/gpu=1\n",
+    ],
+)
+def test_jobs_that_only_wait_are_a_queue(tmp_path, text):
+    found = pool(tmp_path / "jobs", text)
+    assert [(job.id, job.start_ns) for job in found.jobs] == [("7", None)]
+    assert found.totals_ns is None
+    assert not said(found, "only how long")
+    assert [line for line in account_pool(found).warnings if "asked for 1 device" in line]
+
+
+def test_where_each_record_is_cut_the_error_names_the_column(tmp_path):
+    text = (
+        "       JobID      User      State               Start                 End  AllocTRES\n"
+        "------------ --------- ---------- ------------------- ------------------- ----------\n"
+        "7            johann+    COMPLETED 2024-03-05T01:00:00 2024-03-05T02:00:00 billing=8+\n"
+    )
+    with pytest.raises(SourceError, match=r"-P .*AllocTRES billing=8\+"):
+        pool(tmp_path / "sacct", text)
+
+
+# Taken from a terminal
+
+
+@pytest.mark.parametrize("line", ["[ana@login1 ~]$ squeue", "ana@h: d e$ sq", "$ squeue --me", "squeue -u ana", "% sq"])
+@pytest.mark.parametrize("delimiter", [" ", "|"])
+def test_the_command_before_a_table_is_none_of_it(tmp_path, line, delimiter):
+    table = "JOBID USER ST TIME\n7 ana R 1:00:00\n8 ana R 1:00:00\n".replace(" ", delimiter)
+    found = pool(tmp_path / "squeue", f"{line}\n{table}")
+    assert found.totals_ns == {"running": 2 * H * 10**9}
+    assert not said(found, "left out")
+    assert len(said(pool(tmp_path / "more", f"{line}\n{table}a b\n"), "left out")) == 1
+
+
+@pytest.mark.parametrize("line", ["$ sinfo", "(x)-[root@gpu048 ~]$ sinfo -N", "sinfo"])
+def test_the_command_before_nodes_is_none_of_them(tmp_path, line):
+    found = pool(tmp_path / "sinfo", f"{line}\nHOSTNAMES STATE GRES\na1 drain$ gpu:2\n")
+    assert found.devices == 2
+    assert not said(found, "left out")
+
+
+@pytest.mark.parametrize("head", ["PARTITION AVAIL NODES(A/I/O/T)", "PARTITION       CPUS(A/I/O/T)   NODES(A/I)"])
+def test_sinfo_without_nodes_says_how_to_write_it(tmp_path, head):
+    with pytest.raises(SourceError, match=r"name no nodes, left out; write it again with sinfo -N"):
+        pool(tmp_path / "sinfo", f"{head}\ngpu up 1/2/3/4\n")
 
 
 # JSON

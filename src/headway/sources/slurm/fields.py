@@ -82,14 +82,14 @@ class CutError(Exception):
     """A cell was cut to the width of its column: Slurm ends such cells with ``+``."""
 
 
-def whole(text: str) -> str:
+def whole(text: str, column: str = "") -> str:
     """Return a cell that is not cut.
 
     Raises:
-        CutError: It is.
+        CutError: It is; with the column's name, where that is given.
     """
     if text.rstrip().endswith("+"):
-        raise CutError(text.strip()[:40])
+        raise CutError(f"{column} {text.strip()[:40]}".strip())
     return text
 
 

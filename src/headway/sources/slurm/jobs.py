@@ -18,7 +18,10 @@ from headway.sources.text import clean
 from headway.units import show_seconds
 
 DEVICES: Final = ("alloc_tres", "alloc_gres", "req_tres", "req_gres")
-_WHOLE: Final = (*DEVICES, "nodes", "n_nodes")
+_WHOLE: Final = {
+    "alloc_tres": "AllocTRES", "alloc_gres": "AllocGRES", "req_tres": "ReqTRES", "req_gres": "ReqGRES",
+    "nodes": "NODES", "n_nodes": "NNodes",
+}  # fmt: skip
 """Columns of which a cell that is cut tells something else."""
 _MOMENTS: Final = ("start", "end", "elapsed", "elapsed_raw")
 SLACK_NS: Final = 2 * NS_PER_S
@@ -95,7 +98,7 @@ class Attempts:
         if not base[:1].isdecimal() or not base.isascii():
             return f"{ident[:40] or 'nothing'} is no number of a job"
         if not dot:
-            fields.whole(base)
+            fields.whole(base, "JobID")
         try:
             if not dot:
                 self.last = base
@@ -116,8 +119,8 @@ class Attempts:
         return f"{clean(cluster, 60)}/{ident}" if cluster and cluster != self.cluster else ident
 
     def _add_job(self, key: str, row: Row) -> None:
-        for name in _WHOLE:
-            fields.whole(row.get(name, ""))
+        for name, column in _WHOLE.items():
+            fields.whole(row.get(name, ""), column)
         state = self.state(row.get("state", ""))
         submit = self.moments.read(row.get("submit", ""))
         start, end = self._held(row, state)

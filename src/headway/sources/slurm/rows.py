@@ -15,6 +15,10 @@ from headway.sources.text import Complaints
 _DATE: Final = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}")
 _CLUSTER: Final = re.compile(rb"CLUSTER: (\S{1,200})\s*")
 """What stands before the table of each cluster, where the command was asked for several."""
+_PROMPT: Final = re.compile(
+    rb"\s*(?:(?:[^|]{0,200}@[^|]{0,200})?[$#%>] +[A-Za-z]|s(?:acct|queue|info|control)(?: |\s*$))"
+)
+"""What stands before a table that was taken from a terminal: the command."""
 _MOST_LINES: Final = 1000
 """A record of more lines is none."""
 _BLOCK: Final = 1 << 18
@@ -111,6 +115,7 @@ class _Reader:
         self._n_found = 0
         self._n_lines = 0
         self._job: bytes | None = None
+        self._headed = False
 
     def lines(self, number: int, lines: list[bytes], ends: bool, odd: bool) -> Iterator[Records]:
         """Yield the records of some lines.
@@ -207,7 +212,7 @@ class _Reader:
     def take(self, number: int, line: bytes) -> Iterator[tuple[int, list[bytes]]]:
         """Yield the record that ends with a line, where one does."""
         cells = self.header.split(line.rstrip(b"\r\n"))
-        if line[:1] in _BESIDE | {self.header.first} and self._skips(line):
+        if (not self._headed or line[:1] in _BESIDE | {self.header.first}) and self._skips(line):
             return
         whole = len(cells) == self.header.width and bool(line.strip()) and not self._is_open(line)
         if self.begun and self._is_open(self.begun[0]):
@@ -299,11 +304,12 @@ class _Reader:
         if self.begun and not marked:
             return False
         if marked and (found := header(line)) and found.kind == self.header.kind:
+            self._headed = True
             if (found.width, found.columns) != (self.header.width, self.header.columns):
                 self._drop()
                 self.header = replace(found, cluster=self.header.cluster)
             return True
-        return _is_none(line)
+        return _is_none(line) or (not self._headed and _PROMPT.match(line) is not None)
 
     def _complain(self, number: int, reason: str) -> None:
         self._complaints.add("no record, left out", number, reason)

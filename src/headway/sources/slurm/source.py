@@ -30,8 +30,15 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_NO_TABLE: Final = "no line in its first 64 KiB is a header of sacct, squeue or sinfo, and it is no JSON of theirs"
-_CUT: Final = "cut to the width of a column, left out; write it again with -P (parsable), or squeue with -o '%i|%T|…'"
+_NO_TABLE: Final = (
+    "no line in its first 64 KiB is a header of sacct, squeue or sinfo, which only a table with delimiters may lack, "
+    "and it is no JSON of theirs"
+)
+_CUT: Final = (
+    "cut to the width of a column, left out; write it again with -P (parsable) or a wider column (AllocTRES%80), "
+    "squeue with -o '%i|%T|…'"
+)
+_NAMELESS: Final = "its columns name no nodes, left out; write it again with sinfo -N -o '%n|%P|%T|%G|%H'"
 _CUT_NODE: Final = (
     "cut to the width of a column, so that the number of devices is not known; write it again with "
     "sinfo -N -o '%n|%P|%T|%G|%H', or wider columns (-O Gres:80), or give --capacity"
@@ -109,8 +116,8 @@ class _Reading:
         if not jobs and not len(self.nodes):
             raise SourceError(
                 f"Cannot find a job or a node in {self._shown}: the header is there, and no record that can be used"
-                + "".join(f"; {warning}" for warning in self.warnings[:1]),
-                "Write it again with more columns, see docs/sources/slurm.md",
+                + "".join(f"; {warning}" for warning in sorted(self.warnings, key=_is_kept)[:1]),
+                "Write it again with the commands of docs/sources/slurm.md",
                 "no-runs",
                 path=self._shown,
             )
@@ -130,7 +137,7 @@ class _Reading:
             told.append(_of_snapshot(len(jobs), int(ran.sum()), running, devices))
             devices = None
         totals: dict[str, int] | None = None
-        if jobs and not self.jobs.timed:
+        if not self.jobs.timed and (start != UNTOLD).any():
             totals = {}
             for state, since, until, amount in zip(
                 jobs.labels["state"], jobs.start_ns, jobs.end_ns, jobs.milli, strict=True
@@ -227,6 +234,9 @@ class _Reading:
         """Read the records of a table."""
         self.kinds.add(found.kind)
         names = set(found.columns.values())
+        if found.kind == SINFO and not names & {"node", "count"}:
+            self.warnings.append(f"{complaints.where}: {_NAMELESS}")
+            return
         if found.kind != SINFO and names & _OF_NODES and not names & _SIZED:
             self.warnings.append(f"{complaints.where}: {_ON_ONE}")
 
@@ -244,6 +254,11 @@ class _Reading:
                 continue
             for place, row in several.rows():
                 single(place, row)
+
+
+def _is_kept(warning: str) -> bool:
+    """Return whether a warning is of records that are kept."""
+    return "left out" not in warning
 
 
 def _ends(*columns: Ints) -> list[int]:

@@ -281,6 +281,8 @@ def _kind(names: list[str]) -> str | None:
     if found & {"JOBID", "ARRAY_JOB_ID"} and len(found & COLUMNS.keys()) > 1:
         return SQUEUE
     known = found & NODE_COLUMNS.keys()
+    if found & {"NODES(A/I/O/T)", "NODES(A/I)"} and known:
+        return SINFO
     if ("AVAIL" in found and len(known) > 1) or (
         known & {"NODELIST", "HOSTNAMES", "NODES"} and known & {"STATE", "GRES", "GRES_USED"}
     ):
