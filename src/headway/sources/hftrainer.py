@@ -33,6 +33,8 @@ _MARK: Final = re.compile(rb'"log_history"\s*:\s*\[')
 _START: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
 _SPEED: Final = "train_speed(iter/s)"
 """Steps a second since the training began, in the entries of older versions of ms-swift."""
+_LITTLE: Final = 0.01
+"""A training that was resumed after that share of it is not worth a word: its times are off by no more."""
 _AT_ONCE: Final = 1 << 16
 _ENDED: Final = "only the state saved after the training ended has a train_runtime"
 _NO_TIMES: Final = f"the file says how long evaluations took and not how long steps did; {_ENDED}"
@@ -229,13 +231,13 @@ def _take_entry(state: State, number: int, entry: dict[str, Any], bad: Complaint
 
 def _take_losses(session: Session, step: int, entry: dict[str, Any]) -> None:
     losses = session.losses
-    loss, train, epoch, speed = map(_number, map(entry.get, ("loss", "train_loss", "epoch", _SPEED)))
-    if loss is not None:
+    if (loss := _number(entry.get("loss"))) is not None:
         losses.steps.append(step)
         losses.means.append(loss)
-        losses.epoch = epoch or 0.0
-    if train is not None:
+        losses.epoch = _number(entry.get("epoch")) or 0.0
+    if (train := _number(entry.get("train_loss"))) is not None:
         losses.train = train
+    speed = _number(entry.get(_SPEED))
     length = _ns(step / speed) if speed else None
     if length is not None:
         before = session.speed_ns or 0
@@ -244,6 +246,8 @@ def _take_losses(session: Session, step: int, entry: dict[str, Any]) -> None:
 
 
 def _number(value: object) -> float | None:
+    if value is None:
+        return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and abs(value) < BOUND else None  # type: ignore[arg-type]
 
@@ -312,7 +316,7 @@ def _gone_on(state: State) -> tuple[list[str], str]:
     for session in state.sessions:
         losses, session.losses = session.losses, Losses()
         found = losses.gone_on(begin, session.last) if session.runtime_ns is not None else None
-        if found is not None and found[0] >= begin + 1:
+        if found is not None and found[0] >= begin + max(1, _LITTLE * (session.last - begin)):
             said = f"train_loss is that of the steps from about {round(sum(found) / 2) + 1} on alone"
             if losses.is_checkpoint(*found, state.save_steps):
                 resumed = f"{said}: {_RESUMED}"
