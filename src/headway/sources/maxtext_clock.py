@@ -1,0 +1,254 @@
+"""Where the steps, evaluations and saves of a MaxText log lie: on its clock, or end to end where it has none."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from headway.clock import NS_PER_S
+from headway.sources.steps.columns import UNKNOWN, search
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+SPANS: Final = ("evaluation", "checkpoint_save")
+"""What a program does between steps."""
+STARTS: Final = ("banner", "restored")
+"""What tells that a program began."""
+_WORTH: Final = 0.1
+"""Less than that of a step's time is not told from its usual ups and downs."""
+_LATE: Final = 3
+"""The line of a step is written by so many steps later, at most, and its seconds tell of the time until then."""
+
+
+@dataclass(slots=True)
+class Told:
+    """A line that tells of something else than steps.
+
+    Attributes:
+        number: The line's number.
+        kind: What it tells: one of `SPANS` that ended, or that began with ``begins`` behind it; ``waits``: the program
+            has handed a step to the devices and does something else; else a kind of mark.
+        step: Of which step.
+        at: When [ns since the Unix epoch], -1 where nothing tells it.
+        rank: Who says it.
+        name: The category of the span that ended.
+        until: When it ended [ns since the Unix epoch], -1 where nothing tells it.
+        took: How long it took [ns], -1 where nothing tells it.
+        inferred: Whether that was worked out from other times.
+        flushes: Whether the line of the last step comes after it, although that step ended before.
+    """
+
+    number: int
+    kind: str
+    step: int = 0
+    at: int = -1
+    rank: int = -1
+    name: str = ""
+    until: int = -1
+    took: int = -1
+    inferred: bool = False
+    flushes: bool = False
+
+    def lasted(self, took: int, *, until: int | None = None, name: str = "", inferred: bool = False) -> None:
+        """Note how long what ended with the line took [ns]."""
+        self.took, self.until, self.inferred = took, self.at if until is None else until, inferred
+        self.name = name or self.kind
+
+
+class Rows(NamedTuple):
+    """The lines of steps in the order of the file: number, step, seconds [ns], time, rank; `UNKNOWN` for none."""
+
+    line: Ints
+    step: Ints
+    took: Ints
+    at: Ints
+    rank: Ints
+
+
+def usual(rows: Rows, told: Sequence[Told]) -> int:
+    """Return how long a step usually takes, beside which nothing else was done [ns]; 0 where nothing tells."""
+    after = [one.step + 1 for one in told if one.kind in SPANS]
+    plain = rows.took[(rows.took != UNKNOWN) & ~np.isin(rows.step, after)]
+    return int(np.median(plain, overwrite_input=True)) if len(plain) else 0
+
+
+def end_to_end(rows: Rows, told: Sequence[Told], own: Sequence[int]) -> Ints:
+    """Return how long each step took [ns], and note how long evaluations and saves did.
+
+    The seconds of a step may go from the step before it: what was done after that is in them then. Where they do not,
+    an evaluation took what its own steps did.
+
+    Args:
+        rows: The steps.
+        told: The other lines, in the order of the file.
+        own: What the steps of each evaluation among them took together [ns]; -1 of all that tell nothing.
+    """
+    took, most = rows.took.astype(np.int64), usual(rows, told)
+    places = search(rows.line, [one.number for one in told])
+    before: dict[int, list[tuple[Told, int]]] = {}
+    begun = [(one.number, place) for one, place in zip(told, places, strict=True) if one.kind in STARTS]
+    for one, low, length in zip(told, places, own, strict=True):
+        if one.kind not in SPANS:
+            continue
+        next_begun = bisect_right(begun, (one.number, 0))
+        end = begun[next_begun][1] if next_begun < len(begun) else len(rows.step)
+        later = np.flatnonzero(rows.step[low : min(low + _LATE, end)] == one.step + 1)
+        if len(later) and most and took[low + later[0]] > most * (1 + _WORTH):
+            before.setdefault(low + int(later[0]), []).append((one, length))
+        elif length > 0:
+            one.lasted(length)
+    for place, pairs in before.items():
+        _share(int(took[place]) - most, pairs)
+        took[place] = most
+    return took
+
+
+def _share(beyond: int, pairs: Sequence[tuple[Told, int]]) -> None:
+    """Say of what was done before one step how long it took, of what all of that did [ns]."""
+    kinds = {one.kind for one, _ in pairs}
+    told = sum(length for one, length in pairs if length > 0)
+    last = pairs[-1][0]
+    if len(kinds) > 1 and 0 < told < beyond:
+        for one, length in pairs:
+            if length > 0:
+                one.lasted(length)
+        last = next(one for one, length in reversed(pairs) if length <= 0)
+        last.lasted(beyond - told, inferred=True)
+    else:
+        last.lasted(beyond, name=last.kind if len(kinds) == 1 else "unaccounted", inferred=True)
+
+
+class OnClock:
+    """Steps whose lines have times.
+
+    JAX hands steps to the devices ahead of their end, and the line of a step is written when it has ended: what passes
+    between two lines is a step, and what was done beside it. The seconds tell of the time that the program took to hand
+    steps over: of what passed between lines the same, a step or two later. So they tell which of that time is steps.
+
+    Args:
+        rows: The steps.
+        told: The other lines, in the order of the file.
+    """
+
+    def __init__(self, rows: Rows, told: Sequence[Told]) -> None:
+        self._took = rows.took.astype(np.int64)
+        self._most = usual(rows, told)
+        names, counts = np.unique(rows.rank, return_counts=True)
+        main = int(names[np.argmax(counts)])
+        self._own = np.flatnonzero((rows.at != UNKNOWN) & (rows.rank == main))
+        at, line = rows.at[self._own], rows.line[self._own]
+        if (at[1:] < at[:-1]).any():
+            self._own = self._own[np.lexsort((line, at))]
+        step = rows.step[self._own]
+        self._own = self._own[np.concatenate([np.ones(min(len(step), 1), bool), step[1:] != step[:-1]])]
+        self._step, self._at, self._line = (values[self._own] for values in (rows.step, rows.at, rows.line))
+        self._seconds = self._took[self._own]
+        mine = [one for one in told if one.at >= 0 and (one.rank in {main, -1} or main == -1)]
+        self._told = sorted(mine, key=lambda one: (one.at, one.number))
+
+    def took(self) -> Ints:
+        """Return how long each step took [ns], in the order of the file; note how long evaluations and saves did.
+
+        It is `UNKNOWN` of those that took all of the time since the line before them that nothing else did.
+        """
+        if not len(self._own):
+            return self._took
+        after, beside, begun, waits = self._between()
+        goes_on = np.zeros(len(self._own), bool)
+        np.equal(self._step[1:], self._step[:-1] + 1, out=goes_on[1:])
+        goes_on[[place for place in begun if place < len(goes_on)]] = False
+        for place, some in after.items():
+            if place < len(goes_on):
+                length = self._infer(place, some, beside.get(place, 0), goes_on)
+                beside[place] = beside.get(place, 0) + length
+                if length and not goes_on[place]:
+                    waits.setdefault(place, some[-1].until - length)
+        own = np.where(goes_on, np.diff(self._at, prepend=self._at[0]), 0)
+        for place, length in beside.items():
+            if place < len(own):
+                own[place] -= length
+        most = self._longest(goes_on)
+        whole = 0 if (self._at % NS_PER_S).any() else NS_PER_S
+        confirmed = goes_on & (own <= most + most // 2 + whole)
+        took = np.where(confirmed, UNKNOWN, np.where(goes_on, np.minimum(most, np.maximum(own, 0)), self._seconds))
+        for place, waited in waits.items():
+            if place < len(took) and not goes_on[place] and self._seconds[place] != UNKNOWN:
+                took[place] = self._seconds[place] + int(self._at[place]) - waited
+        self._took[self._own] = took
+        return self._took
+
+    def _longest(self, goes_on: NDArray[np.bool_]) -> Ints:
+        """Return how long a step may have been: what its seconds and those of the next ones say, or as usual [ns]."""
+        most = np.maximum(self._seconds, self._most)
+        for later in range(1, _LATE):
+            if later < len(most):
+                same = np.logical_and.reduce([goes_on[k : len(most) - later + k] for k in range(1, later + 1)])
+                seconds = np.where(same, self._seconds[later:], UNKNOWN)
+                np.maximum(most[:-later], seconds, out=most[:-later])
+        return most
+
+    def _between(self) -> tuple[dict[int, list[Told]], dict[int, int], set[int], dict[int, int]]:
+        """Pair what began and ended.
+
+        Returns:
+            By the line of a step before which it ended: what ended of which nothing tells when it began; how long all
+            else took [ns]; where a program began; and when the first step of one was handed over [ns since the Unix
+            epoch].
+        """
+        after: dict[int, list[Told]] = {}
+        beside: dict[int, int] = {}
+        begun: set[int] = set()
+        waits: dict[int, int] = {}
+        began: dict[tuple[str, int], int] = {}
+        ended: set[tuple[str, int]] = set()
+        for one, place in zip(self._told, self._places(), strict=True):
+            key = one.kind.removesuffix(" begins"), one.step
+            if one.kind in STARTS:
+                begun.add(place)
+                began.clear()
+                ended.clear()
+                for earlier in (after, waits):
+                    earlier.pop(place, None)
+            elif one.kind == "waits":
+                if place < len(self._step) and self._step[place] == one.step:
+                    waits.setdefault(place, one.at)
+            elif one.kind.endswith(" begins"):
+                began.setdefault(key, one.at)
+            elif one.kind in SPANS and key in began:
+                one.lasted(one.at - began.pop(key))
+                ended.add(key)
+                beside[place] = beside.get(place, 0) + one.took
+            elif one.kind in SPANS and key not in ended:
+                ended.add(key)
+                after.setdefault(place, []).append(one)
+        return after, beside, begun, waits
+
+    def _places(self) -> list[int]:
+        """Return for each other line how many lines of steps come before it."""
+        moments = [one.at for one in self._told]
+        rows = zip(self._told, search(self._at, moments), search(self._at, moments, "right"), strict=True)
+        return [low + int((self._line[low:high] < one.number).sum()) for one, low, high in rows]
+
+    def _infer(self, place: int, some: Sequence[Told], beside: int, goes_on: NDArray[np.bool_]) -> int:
+        """Say how long took what ended before a line, of which nothing tells when it began; return it [ns]."""
+        last, kinds = some[-1], {one.kind for one in some}
+        if goes_on[place]:
+            low = int(self._at[place - 1])
+            beyond = int(self._at[place]) - low - beside - self._most
+        elif place + 1 < len(goes_on) and goes_on[place + 1] and last.step == self._step[place]:
+            low, beyond = 0, int(self._seconds[place + 1]) - self._most
+        else:
+            return 0
+        if not self._most or beyond <= self._most * _WORTH:
+            return 0
+        until = last.at if last.at > low else low + beyond
+        length = min(beyond, until - low)
+        last.lasted(length, until=until, name=last.kind if len(kinds) == 1 else "unaccounted", inferred=True)
+        return length
