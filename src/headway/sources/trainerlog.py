@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LOOKED_AT: Final = 20
 """So many lines are looked at to recognise a file."""
-_STEP: Final = re.compile(rb'"(?:current_steps"\s*:\s*(\d+)\b|global_step/max_steps"\s*:\s*"(\d+)/)')
+_STEP: Final = re.compile(rb'"(?:current_steps"\s*:\s*(\d+)\b|(?:global_step/max_steps|iteration)"\s*:\s*"(\d+)/)')
 _ELAPSED: Final = re.compile(
     rb'"elapsed_time"\s*:\s*"(?:(?:(\d+) days?, )?(\d+):(\d\d):(\d\d)|(?:(\d+)d ?)?(?:(\d+)h ?)?(?:(\d+)m ?)?(\d+)s)"'
 )
@@ -271,7 +271,7 @@ def _step(said: dict[str, Any]) -> int | None:
         >>> _step({"current_steps": 7}), _step({"global_step/max_steps": "8/438"}), _step({"step": 9})
         (7, 8, None)
     """
-    step = said.get("current_steps", said.get("global_step/max_steps"))
+    step = said.get("current_steps", said.get("global_step/max_steps", said.get("iteration")))
     if isinstance(step, str):
         first, _, most = step.partition("/")
         return int(first) if len(first) < 16 and first.isdecimal() and most else None

@@ -119,6 +119,11 @@ def test_a_speed_tells_the_time_to_a_fraction(tmp_path, unit, speeds):
     assert run.processes[0].rows.end[-1] == 3660 * 10**9
 
 
+def test_iterations_of_megatron_swift(tmp_path):
+    lines = [swift(10 * n, f"{20 * n}s").replace("global_step/max_steps", "iteration") for n in range(1, 20)]
+    assert rows(read(tmp_path, *lines))[0] == (list(range(1, 191)), [2.0] * 190)
+
+
 def long(tmp_path):
     lines, seconds = [], 0
     for step in range(5, 1500, 5):
