@@ -74,7 +74,11 @@ _MARKS: Final = (
     b"System Information: Jax Version",
     b"Training stopped:",
 )
-_GLOG: Final = re.compile(r"\s*[DIWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?\s")
+_GLOG: Final = re.compile(
+    r"\s*(?:\(\w{1,60} pid=\d{1,10}(?:, ip=[^\s()]{1,60})?\) )?"
+    r"[DIWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?\s"
+)
+"""The time that absl puts in front, behind the name that Ray gives the worker."""
 _YEAR: Final = 1972
 """The year that times without one are read as: a leap year."""
 _YEAR_NS: Final = 366 * 24 * 3600 * NS_PER_S

@@ -208,10 +208,41 @@ def test_a_save_before_a_restart_is_not_in_the_first_step_after_it(tmp_path):
     assert ledger.seconds == pytest.approx({"compile": 28, "productive": 24})
 
 
+@pytest.mark.parametrize("colour", [False, True])
+def test_behind_what_ray_puts_in_front_the_clock_is_read(colour, tmp_path):
+    front = "(MaxTextWorker pid=3311, ip=10.1.2.3)"
+    front = f"\x1b[36m{front}\x1b[0m " if colour else f"{front} "
+    lines = [line(0, "System Information: Jax Version: 0.7", front)]
+    lines += [line(42 + 2 * k, step(k, 2.0 if k else 30.0), front) for k in range(9)]
+    _, ledger = of(tmp_path, lines)
+    assert ledger.seconds == pytest.approx({"startup": 12, "compile": 28, "productive": 18})
+    assert ledger.unknown == {}
+
+
+def test_workers_that_tell_the_same_are_one(tmp_path):
+    fronts = [f"(MaxTextWorker pid=33{k}, ip=10.1.2.{k}) " for k in range(2)]
+    lines = [
+        line(2 * int(number) + 0.01 * k, text, front)
+        for number, text in enumerate(
+            [
+                *(step(k) for k in range(5)),
+                "Starting eval after train step 5",
+                "Completed eval after train step 5, loss=9",
+            ]
+        )
+        for k, front in enumerate(fronts)
+    ]
+    _, ledger = of(tmp_path, [*lines, *(line(12 + 2 * k, step(5 + k)) for k in range(4))])
+    assert ledger.steps.executed == 9
+    assert ledger.seconds["evaluation"] == pytest.approx(2, abs=0.1)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_damaged_lines_at_once_and_one_by_one_say_the_same(seed, tmp_path, monkeypatch):
     chance = random.Random(seed)
     lines = newest(chance.choice([30, 120]), chance.choice([7, 25]), clock=chance.random() < 0.7, inside=seed % 2 == 0)
+    front = chance.choice(["", "(MaxTextWorker pid=3311, ip=10.1.2.3) "])
+    lines = [front + text for text in lines]
     for _ in range(chance.randrange(1, 6)):
         place = chance.randrange(len(lines))
         text = lines[place]
