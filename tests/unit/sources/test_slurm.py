@@ -740,7 +740,7 @@ ODD = {
     ],
     "End": ["Unknown", "2024-03-05T01:00:00", "2101-01-01T00:00:00", "2024-03-05T06:00:00-0000", "N/A"],
     "ElapsedRaw": ["", "3600", "7200", "x", "9" * 19, "9" * 25, "1-00:00:00"],
-    "AllocTRES": ["", "gres/gpu=1+", "cpu=2", "gres/gpu:a100_1g.5gb=2", "4 gpus", "gres/gpu=" + "9" * 30],
+    "AllocTRES": ["", "gres/npu=4", "gres/gpu=1+", "cpu=2", "gres/gpu:a100_1g.5gb=2", "4 gpus", "gres/gpu=" + "9" * 30],
     "ReqTRES": ["", "gres/gpu=3", "N/A"],
 }
 

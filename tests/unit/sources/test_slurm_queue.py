@@ -203,3 +203,22 @@ def test_only_of_a_job_that_is_over_end_time_is_its_end(tmp_path, state, ended):
     assert [job.end_ns for job in found.jobs] == [1709607600 * 10**9 if ended else None]
     assert bool(said(found, "0 of 1 jobs had 0 devices")) == (ended or state == "PENDING")
     assert not said(found, "left out")
+
+
+# Resources that are no GPUs
+
+
+@pytest.mark.parametrize("few", [1, 1 << 30])
+def test_jobs_with_other_accelerators_are_said_to_have_no_devices(tmp_path, monkeypatch, few):
+    monkeypatch.setattr(slurm_columns, "_FEW", few)
+    tres = ["gres/gpu=2,gres/nic=4", "gres/npu:910b=8", "gres/dcu=4,gres/nvme=1", "gres/shard=2", "cpu=1,gres/npu=0"]
+    rows = [f"{n}|FAILED|2024-03-05T01:00:00Z|2024-03-05T02:00:00Z|{text}\n" for n, text in enumerate(tres)]
+    found = pool(tmp_path / "sacct", "JobID|State|Start|End|AllocTRES\n" + "".join(rows))
+    assert [job.milli for job in found.jobs] == [2000, 0, 0, 0, 0]
+    assert said(found, "no GPU but other resources (dcu, npu, shard), which count as no devices: 3")
+
+
+def test_nodes_with_other_accelerators_are_said_to_have_no_devices(tmp_path):
+    found = pool(tmp_path / "sinfo", "HOSTNAMES STATE GRES\na1 idle gpu:8\na2 idle npu:8(S:0)\na3 idle lscratch:9\n")
+    assert found.devices == 8
+    assert said(found, "which count as no devices: npu")

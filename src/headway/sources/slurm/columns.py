@@ -41,7 +41,7 @@ class _Told:
         labels: As `headway.ledger.jobs.Jobs.add_columns` has them.
         kind: Whether it waits, holds its devices, or has ended.
         milli: Devices in thousandths.
-        bare, sliced: Which name no resource, or slices of devices.
+        bare, sliced, others: Which name no resource, slices of devices, or only others than GPUs.
         submit, start, end, eligible, elapsed: In nanoseconds, as Slurm has them.
         local: Which of the moments that count have no zone.
         timed: Which name a beginning or an end.
@@ -55,6 +55,7 @@ class _Told:
     milli: Ints
     bare: Which
     sliced: Which
+    others: Which
     submit: Ints
     start: Ints
     end: Ints
@@ -144,7 +145,7 @@ class Columns:
 
         states = placed("state", self._states)
         user, account, partition = (placed(name, self._labels) for name in ("user", "account", "partition"))
-        milli, bare, sliced = self._size(named, columns)
+        milli, bare, sliced, others = self._size(named, columns)
         submit, start, end, eligible = (values for values, _ in moments.values())
         timed, elapsed = (start != UNTOLD) | (end != UNTOLD), self._elapsed(named, columns)
         if "start" not in named:
@@ -152,7 +153,7 @@ class Columns:
             start = np.where(elapsed > 0, end - elapsed, UNTOLD)
         told = _Told(
             odd, ids, cells.names(columns[named["name"]]) if "name" in named else [b""] * n,
-            (states // 3, user, account, partition), states % 3, milli, bare, sliced,
+            (states // 3, user, account, partition), states % 3, milli, bare, sliced, others,
             submit, start, end, eligible, elapsed, local, timed,
         )  # fmt: skip
         told.local = moments["submit"][1] | moments["start"][1] | moments["end"][1]
@@ -173,6 +174,7 @@ class Columns:
             attempts.counts["sized"] += int(sure.sum())
             attempts.counts["gpus"] += int((sure & (told.milli > 0)).sum())
             attempts.counts["bare"] += int((sure & told.bare).sum())
+            attempts.counts["others"] += int((sure & told.others).sum())
         early = sure & told.ran & (told.submit != UNTOLD) & (told.milli > 0)
         early &= (told.eligible != UNTOLD) & (told.eligible > told.submit)
         begun = np.minimum(told.eligible, np.maximum(told.start, told.submit))
@@ -233,10 +235,10 @@ class Columns:
             return np.fromiter(map(int, column), np.int64, len(column)) * NS_PER_S
         return np.fromiter(map(self._lengths.__getitem__, column), np.int64, len(column))
 
-    def _size(self, named: Mapping[str, int], columns: list[tuple[bytes, ...]]) -> tuple[Ints, Which, Which]:
-        """Return devices in thousandths, below none where unsure, and which records name no resource, or slices."""
+    def _size(self, named: Mapping[str, int], columns: list[tuple[bytes, ...]]) -> tuple[Ints, Which, Which, Which]:
+        """Return devices in thousandths, below none where unsure, and which records are bare, sliced, or of others."""
         sizing, n = _sizing(named), len(columns[0])
-        sizes = np.full(n, 4000 * (self._attempts.devices or 1))
+        sizes = np.full(n, 8000 * (self._attempts.devices or 1))
         if sizing:
             known = self._sizes.setdefault(sizing, fields.Short(partial(self._size_of, sizing)))
             keys = map(b"\0".join, zip(*(columns[named[name]] for name in sizing), strict=True))
@@ -244,18 +246,18 @@ class Columns:
         for name in {"nodes", "n_nodes"} & named.keys() - {*sizing}:
             if b"+" in b"".join(columns[named[name]]):
                 sizes[[cell.rstrip().endswith(b"+") for cell in columns[named[name]]]] = cells.UNSURE
-        return sizes // 4, sizes % 2 == 1, sizes // 2 % 2 == 1
+        return sizes // 8, sizes % 2 == 1, sizes // 2 % 2 == 1, sizes // 4 % 2 == 1
 
     def _size_of(self, sizing: tuple[str, ...], key: bytes) -> int:
-        """Return devices in thousandths, times four, and one more for no resource, two for slices."""
+        """Return devices in thousandths, times eight, and one more for no resource, two for slices, four for others."""
         row = {name: cells.text(cell) for name, cell in zip(sizing, key.split(b"\0"), strict=True)}
         try:
             for text in row.values():
                 fields.whole(text)
-            milli, bare, sliced = self._attempts.size(row)
+            milli, bare, sliced, others = self._attempts.size(row)
         except (ValueError, fields.CutError):
             return cells.UNSURE
-        return milli * 4 + bare + 2 * sliced
+        return milli * 8 + bare + 2 * sliced + 4 * others
 
 
 def _sizing(named: Mapping[str, int]) -> tuple[str, ...]:

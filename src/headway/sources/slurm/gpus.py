@@ -27,6 +27,13 @@ Source: NVIDIA MIG User Guide, Supported GPUs and Supported MIG Profiles; NVIDIA
 _NAMED: Final = {"a30": 4, "pro6000": 4, "pro5000": 2, "pro4500": 2}
 """Into how many slices devices can be divided whose names have this in them; of all others, seven."""
 _NAME: Final = re.compile(r"(?<![a-z0-9])(?:a30|pro[ _-]?(?:6000|5000|4500))(?![a-z0-9])", re.IGNORECASE)
+_KIND: Final = re.compile(r"gres[/:]([A-Za-z]\w{0,30})(?![^,]*[:=]0+(?:,|$))", re.ASCII)
+_BARE_KIND: Final = re.compile(r"(?:^|,)([A-Za-z]\w{0,30}):(?![^,]*(?<!\d)0+(?:,|$))", re.ASCII)
+_NO_DEVICES: Final = frozenset(
+    {"gpu", "gpumem", "gpuutil", "nvme", "ssd", "disk", "tmp", "tmpdisk", "tmpfs", "scratch", "lscratch", "localtmp"}
+    | {"nic", "hca", "craynetwork", "bandwidth", "VramPerGpu", "none"}
+)
+"""Generic resources that are no devices, or are told of GPUs."""
 _PARTS: Final = 28
 """A seventh, a quarter and a half are whole numbers of such parts of a device."""
 
@@ -97,6 +104,29 @@ def sliced(text: str) -> bool:
         (True, False)
     """
     return "g." in text and "gpu" in text and _SLICE.search(text) is not None
+
+
+def others(text: str) -> frozenset[str]:
+    """Return the kinds of generic resources that a list names beside GPUs, other than disks and networks.
+
+    Example:
+        >>> sorted(others("cpu=8,gres/npu:910b=8,gres/dcu=4,gres/gpumem=9,gres/shard=0,node=1"))
+        ['dcu', 'npu']
+        >>> sorted(others("npu:8(S:0-1),lscratch:100")), sorted(others("(null)"))
+        (['npu'], [])
+    """
+    found = _KIND.findall(text) if "=" in text or "gres" in text else _BARE_KIND.findall(_IN_BRACKETS.sub("", text))
+    return frozenset(found) - _NO_DEVICES
+
+
+def listed(kinds: set[str]) -> str:
+    """Return some kinds of resources as words: the first few of them.
+
+    Example:
+        >>> listed({"npu", "dcu"}), listed(set("abcdefg"))
+        ('dcu, npu', 'a, b, c, d, e, …')
+    """
+    return ", ".join(sorted(kinds)[:5]) + ", …" * (len(kinds) > 5)
 
 
 def shown(amount: int) -> str:

@@ -55,6 +55,7 @@ class Attempts:
         seen_ns: The latest moment at which a job was seen to run [ns since the Unix epoch]; None: none was.
         timed: Whether a record named a beginning or an end.
         sliced: Whether a record named slices of devices.
+        others: Which resources that are no GPUs were named where no GPU is.
     """
 
     def __init__(self, devices: int | None = None, zone: tzinfo | None = None) -> None:
@@ -62,6 +63,7 @@ class Attempts:
         self.seen_ns: int | None = None
         self.timed = False
         self.sliced = False
+        self.others: set[str] = set()
         self.kept = Jobs()
         self.devices = devices
         self._next = _FEW
@@ -71,7 +73,7 @@ class Attempts:
         self.last = ""
         self.cluster: str | None = None
         self.word = fields.Short(clean).__getitem__
-        self.counts = dict.fromkeys(("repeated", "moved", "early", "bare", "sized", "gpus", "records"), 0)
+        self.counts = dict.fromkeys(("repeated", "moved", "early", "bare", "sized", "gpus", "others", "records"), 0)
         self.early_ns = 0
 
     def see(self, text: str) -> None:
@@ -187,14 +189,17 @@ class Attempts:
         if not any(name in row for name in DEVICES):
             return 1000 * (self.devices or 1)
         self.counts["sized"] += 1
-        found, bare, sliced = self.size(row)
+        found, bare, sliced, others = self.size(row)
         self.sliced |= sliced
         self.counts["gpus"] += found > 0
         self.counts["bare"] += bare
+        self.counts["others"] += others
         return found
 
-    def size(self, row: Row) -> tuple[int, bool, bool]:
-        """Return the devices that a record tells, in thousandths, and whether it names no resource, or slices.
+    def size(self, row: Row) -> tuple[int, bool, bool, bool]:
+        """Return the devices that a record tells, in thousandths.
+
+        Beside them, whether it names no resource at all, slices of devices, or only others than GPUs.
 
         Raises:
             CutError: A list of resources is cut.
@@ -210,7 +215,11 @@ class Attempts:
         if found > 1000 * fields.MOST_DEVICES:
             raise ValueError(f"{gpus.shown(found)} GPUs are more than any machine has")
         sliced = any(gpus.sliced(row.get(name, "")) for name in DEVICES)
-        return found, not found and all(count is None for count in named), sliced
+        others = frozenset[str]()
+        if not found:
+            others = others.union(*(gpus.others(row.get(name, "")) for name in DEVICES))
+            self.others |= others
+        return found, not found and all(count is None for count in named), sliced, bool(others)
 
     def _add_step(self, key: str, step: str, row: Row) -> None:
         """Note a step, in case its job has no record of its own."""
@@ -284,6 +293,11 @@ class Attempts:
             yield "no job has a GPU in AllocTRES, ReqTRES or their like: what jobs held is nothing"
         if counts["bare"]:
             yield f"jobs that name no resources at all and count as without devices: {counts['bare']}"
+        if counts["others"]:
+            yield (
+                f"jobs that have no GPU but other resources ({gpus.listed(self.others)}), which count as no devices: "
+                f"{counts['others']}"
+            )
         yield from self._arrays.warnings()
         if counts["moved"]:
             yield (

@@ -111,6 +111,7 @@ class Nodes:
 
     Attributes:
         sliced: Whether a node has slices of devices.
+        others: Which resources that are no GPUs nodes have that have no GPU.
         cut: Whether a record was cut to the width of a column, so that how many devices there are is not known.
     """
 
@@ -121,6 +122,7 @@ class Nodes:
         self._lists: set[tuple[str, str, str, int | None, int | None, int | None]] = set()
         self._n_named = 0
         self.sliced = False
+        self.others: set[str] = set()
         self.cut = False
         self._cluster = ""
 
@@ -142,6 +144,7 @@ class Nodes:
             fields.whole(row.get("node", ""))
             each, used = self._amount(row, "gres"), self._amount(row, "gres_used")
             self.sliced |= gpus.sliced(row.get("gres", ""))
+            self.others |= gpus.others(row.get("gres", "")) if not each else frozenset()
             since = self.moments.read(row.get("since", ""))
             told = (row.get("node", ""), self._of(row), state, each, used, since)
             if told in self._lists:
@@ -249,6 +252,8 @@ class Nodes:
             )
         elif not sized and not self.cut:
             yield "no column tells the devices of nodes: add GRES (%G), or give --capacity"
+        if self.others:
+            yield f"nodes without a GPU have other resources, which count as no devices: {gpus.listed(self.others)}"
         leaving = [node for node in self._out() if is_leaving(node.state)]
         if sized and (unsure := [node for node in leaving if node.used is None]):
             yield (
