@@ -96,6 +96,22 @@ def test_what_a_kernel_of_xla_was_launched_for(tmp_path):
     assert (found.compute_ns, found.exposed_ns, found.copies_ns) == (70000, 30000, 0)
 
 
+@pytest.mark.parametrize("named_last", [False, True])
+def test_steps_of_xla_on_a_gpu_begin_with_what_their_host_launched(tmp_path, named_last):
+    events = [{"ph": "M", "pid": 2, "name": "process_name", "args": {"name": "/host:CPU"}}]
+    for n in range(3):  # the host is ahead of the device
+        mark = {"name": "train", "ts": 10 * n + 1, "dur": 9, "args": {"step_num": str(n)}}
+        launch = {"name": "cuLaunchKernel", "ts": 10 * n + 5, "dur": 1, "args": {"correlation_id": str(n)}}
+        events += [{"ph": "X", "pid": 2, "tid": 1} | one for one in (mark, launch)]
+    kernels = [(1, "fusion", 100 * n + 8, 90, {"correlation_id": str(n), "hlo_op": "fusion.1"}) for n in range(3)]
+    kernels.append((2, "MemcpyH2D", 4, 2, {"correlation_id": "0"}))
+    trace = xla("/device:GPU:0", GPU_LINES, *kernels)["traceEvents"]
+    (run,) = load_all([of(tmp_path, {"traceEvents": [*trace, *events[:: -1 if named_last else 1]]})])
+    rows = run.processes[0].rows
+    assert rows.step.tolist() == [0, 1, 2]
+    assert rows.start.tolist() == [4000, 108000, 208000]
+
+
 def test_a_graph_that_is_one_event_is_told(tmp_path):
     (run,) = load_all([of(tmp_path, xla("/device:GPU:0", GPU_LINES, (1, "CudaGraphExec:2", 0, 50, {})))])
     assert any("CudaGraphExec" in text for text in run.warnings)

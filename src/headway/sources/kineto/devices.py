@@ -43,6 +43,7 @@ _FROM_ANOTHER: Final = "Memcpy PtoP"
 """How the names of copies from one device to another begin."""
 _LAUNCHING: Final = ("runtime", "driver", "Runtime")
 """How the categories end of what launches kernels."""
+_CORRELATED: Final = b'"correlation_id"'
 _STEP: Final = re.compile(r"ProfilerStep\s?#?(\d{1,18})$")
 _STEP_BYTES: Final = re.compile(rb"ProfilerStep\s?#?(\d{1,18})$")
 _STEP_NUMBER: Final = re.compile(rb'"step_num"\s*:\s*"?(\d{1,18})')
@@ -54,13 +55,18 @@ _DERIVED: Final = re.compile(
 
 @dataclass
 class Lane:
-    """What one device, or one thread of it, did; and its own marks of steps."""
+    """What one device, or one thread of it, did; and its own marks of steps.
+
+    Attributes:
+        tied: Whether its kernels may be tied to launches.
+    """
 
     compute: Intervals = field(default_factory=Intervals)
     comm: Intervals = field(default_factory=Intervals)
     copies: Intervals = field(default_factory=Intervals)
     marks: set[Mark] = field(default_factory=set)
     kernels: Launches = field(default_factory=Launches)
+    tied: bool = True
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -85,6 +91,11 @@ class Device:
     name: str
     lanes: tuple[Lane, ...]
     marks: frozenset[Mark]
+
+    @property
+    def kernels(self) -> Launches:
+        """Return when its kernels began, by what ties them to their launches."""
+        return Launches.of(*(lane.kernels for lane in self.lanes))
 
 
 class _Named(msgspec.Struct):
@@ -112,6 +123,7 @@ class Gathering:
         self.complaints = complaints
         self._lanes: dict[bytes, Lane] = {}  # of events with a category, by the device
         self._threads: dict[_Key, Lane] = {}  # of those without, by process and thread
+        self._on_device: dict[bytes, bool] = {}  # whether a process is one, by its name
         self._thread_names: dict[_Key, str] = {}
         self._kernels: dict[str | None, str] = {}  # what kernels are, by their names
         self._operations = Operations()
@@ -156,17 +168,20 @@ class Gathering:
 
     def _add_plain(self, event: TraceEvent) -> None:
         pid, name = bytes(event.pid), event.name or ""
-        process = self.processes.get(pid)
-        if process is None or _DEVICE.search(process):
+        on_device = self._on_device.get(pid)
+        if on_device is not False:
             lane = self._thread((pid, bytes(event.tid)))
             if name.isdigit() and lane is not None:
                 self._mark(event, int(name[:18]), lane.marks)
             else:
                 self._fill(event, lane, self._operations.of(name, event.args))
-        if process is None or not _DEVICE.search(process):
-            found = _STEP_NUMBER.search(bytes(event.args)) or (_STEP_BYTES.match(name.encode()) if name else None)
+        if not on_device:
+            args = bytes(event.args)
+            found = _STEP_NUMBER.search(args) or (_STEP_BYTES.match(name.encode()) if name else None)
             if found:
                 self._mark(event, int(found[1]), self.marks)
+            elif on_device is False and _CORRELATED in args and (start := to_ns(event.ts)) is not None:
+                self.launches.add(event, start)
 
     def _kernel(self, name: str | None) -> str:
         kind = of_kernel(name or "")
@@ -183,7 +198,7 @@ class Gathering:
     def _thread(self, key: _Key) -> Lane | None:
         """Return the lane of a thread, a new one where there is room for it."""
         if key not in self._threads and len(self._threads) < MAX_LANES and len(key[0]) + len(key[1]) < _MAX_KEY:
-            self._threads[key] = Lane()
+            self._threads[key] = Lane(tied="/device:TPU" not in self.processes.get(key[0], ""))
         return self._threads.get(key)
 
     def _fill(self, event: TraceEvent, lane: Lane | None, kind: str) -> None:
@@ -196,7 +211,7 @@ class Gathering:
             self.complaints.add("without a time, left out", self._n_seen, reason)
         elif kind == "compute":
             lane.compute.add(start, start + length)
-            if event.cat is not None:
+            if lane.tied:
                 lane.kernels.add(event, start)
         elif kind:
             (lane.comm if kind == "comm" else lane.copies).add(start, start + length)
@@ -221,7 +236,8 @@ class Gathering:
             return
         if event.name == "process_name":
             if len(self.processes) < MAX_LANES:
-                self.processes.setdefault(bytes(event.pid), name[:_MAX_KEY])
+                called = self.processes.setdefault(pid := bytes(event.pid), name[:_MAX_KEY])
+                self._on_device[pid] = _DEVICE.search(called) is not None
         elif len(self._thread_names) < MAX_LANES:
             self._thread_names.setdefault((bytes(event.pid), bytes(event.tid)), name[:_MAX_KEY])
 
@@ -238,9 +254,13 @@ class Gathering:
             if _did(lane)
         ]
         by_device: dict[str, dict[_Key, Lane]] = {}
+        launched = []
         for key, lane in self._threads.items():
             if device := _DEVICE.search(self.processes.get(key[0], "")):
                 by_device.setdefault(device[1], {})[key] = lane
+            else:  # what its process is called came later
+                launched.append(lane.kernels)
+        self.launches = Launches.of(self.launches, *launched)
         for name, threads in by_device.items():
             lanes = self._of_device(threads)
             if any(map(_did, lanes)):

@@ -6,6 +6,7 @@ import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,8 @@ from headway.sources.kineto.chrometrace import TraceEvent
 
 MAX_LAUNCHES: Final = 1 << 22
 """Of a trace with more of them steps are not followed to the device."""
-_CORRELATION: Final = re.compile(rb'"correlation"\s*:\s*(\d{1,18})(?!\d)')
+_CORRELATION: Final = re.compile(rb'"correlation(?:_id)?"\s*:\s*"?(\d{1,18})(?!\d)')
+"""What ties a launch to its kernel: PyTorch's name, and XLA's on a GPU."""
 
 
 @dataclass
@@ -22,6 +24,13 @@ class Launches:
     """Times by the number that ties a launch to its kernel; in any order, and more than once."""
 
     _pairs: array[int] = field(default_factory=lambda: array("q"))
+
+    @classmethod
+    def of(cls, *parts: Launches) -> Launches:
+        """Return those of several together."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(array("q", chain.from_iterable(part._pairs for part in parts)))  # noqa: SLF001
 
     def add(self, event: TraceEvent, start: int) -> None:
         """Add an event that began then [ns]; one without such a number is passed over."""

@@ -223,7 +223,7 @@ class _Reading:
     def _starts(self, device: Device, marks: Sequence[Mark]) -> list[int]:
         """Return when steps began: for the device, as far as the launches tell it; else for the host [ns]."""
         times = [mark.start for mark in marks]
-        found = None if device.marks == set(marks) else self.gathering.launches.starts(device.lanes[0].kernels, times)
+        found = None if device.marks == set(marks) else self.gathering.launches.starts(device.kernels, times)
         return times if found is None else [MAX_NS if time is None else time for time in found]
 
     def _warnings(self) -> list[str]:
