@@ -138,3 +138,108 @@ def test_many_at_once_and_one_by_one_say_the_same_of_saves(ended, tmp_path, monk
         told.append((run.warnings, process.events, process.rows.start.tolist(), process.rows.end.tolist()))
     assert told[0] == told[1]
     assert np.diff(told[0][2]).max() == 7e9
+
+
+def told(path, monkeypatch):
+    """Return what is said of a log, many lines at once and, the same, one by one."""
+    found = []
+    for few in (8, 1 << 40):
+        monkeypatch.setattr(steplines, "_FEW", few)
+        (run,) = Megatron().load(path, Asked())
+        rows = [(one.rows.step.tolist(), one.rows.start.tolist(), one.rows.end.tolist()) for one in run.processes]
+        found.append((run.warnings, [(one.open, one.events) for one in run.processes], rows))
+    monkeypatch.undo()
+    assert found[0] == found[1]
+    (run,) = Megatron().load(path, Asked())
+    return run
+
+
+def alcf(n, front="[2024-05-06 07:{:02d}:{:02d}][INFO][training:1251] - "):
+    return (
+        front.format(n // 60, n % 60) + f" iteration={n:8d}/  317892 | consumed_samples={n * 256:12d} | "
+        f"consumed_tokens={n << 20:12d} | elapsed_time_per_iteration_ms=1000.0 | learning_rate=1.5e-06 | "
+        f"global_batch_size=  256 | lm loss=11.208171 | number_of_skipped_iterations={n % 2:3d} | "
+        "number_of_nan_iterations=  0 | samples_per_second=256.0 | TFLOPs=160.07 |"
+    )
+
+
+def primus(n, front="[202405{:02d} 07:{:02d}:{:02d}][rank-63/64][INFO ] [--------trainer.py:2382] : "):
+    return (
+        front.format(6, n // 60, n % 60) + f" iteration {n:8d}/   40000 | consumed samples: {n * 64:12d} | "
+        f"elapsed time per iteration (ms): 1000.0/1011.5 | hip mem usage/free/total/usage_ratio: 2.5GB/2.6GB/5GB/9% | "
+        f"global batch size:    64 | number of skipped iterations: {n % 2:3d} | number of nan iterations:   0 |"
+    )
+
+
+def infinite(n):
+    return iteration(n, float(n), 1.0).replace("/     300 |", "/infinity |")
+
+
+@pytest.mark.parametrize(("form", "devices"), [(alcf, None), (primus, 64), (infinite, None)])
+def test_forms_of_an_iteration(form, devices, tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_text("".join(form(n) + "\n" for n in range(1, 301)))
+    assert Megatron().recognise(path, path.read_bytes()[:1000]) is None
+    run = told(path, monkeypatch)
+    (process,) = run.processes
+    assert process.open.devices == (devices or 1)
+    assert process.rows.step.tolist() == list(range(1, 301))
+    assert set(np.diff(process.rows.end).tolist()) == {10**9}
+    ledger = account(run)
+    assert ledger.runtime == pytest.approx(1)
+    if form is not infinite:
+        assert "150 iterations were skipped: they took time and changed nothing" in run.warnings
+
+
+@pytest.mark.parametrize("form", [alcf, primus, infinite])
+def test_forms_of_an_iteration_are_read_at_once(form, tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_text("".join(form(n) + "\n" for n in range(100, 301)))
+    monkeypatch.setattr("headway.sources.megatron.source.iterations", None)
+    (run,) = Megatron().load(path, Asked())
+    assert account(run).steps.executed == 201
+
+
+def test_lines_of_deepspeed_between_change_nothing(tmp_path, monkeypatch):
+    path, lines = tmp_path / "log", []
+    for n in range(1, 100):
+        front = f"[2024-05-06 07:{n // 60:02d}:{n % 60:02d},250] [INFO] ["
+        lines += [f"{front}logging.py:96:log_dist] [Rank 0] step={n}, skipped=0, lr=[1e-7], mom=[(0.9, 0.999)]"]
+        lines += [f"{front}timer.py:260:stop] epoch=0/micro_step={n}/global_step={n}, RunningAvgSamplesPerSec=74.5"]
+        lines += [alcf(n)]
+    path.write_text("\n".join(lines) + "\n")
+    run = told(path, monkeypatch)
+    assert np.diff(run.processes[0].rows.end).min() == 10**9
+    assert account(run).seconds["productive"] == 99
+
+
+@pytest.mark.parametrize("place", range(0, 110, 3))
+@pytest.mark.parametrize("letter", ["9", "0", "1", "x"])
+@pytest.mark.parametrize("form", [alcf, primus])
+def test_damaged_forms_say_the_same_at_once_and_one_by_one(form, place, letter, tmp_path, monkeypatch):
+    lines = [form(n) for n in range(100, 150)]
+    for n in (0, 20):
+        lines[n] = lines[n][:place] + letter + lines[n][place + 1 :]
+    path = tmp_path / "log"
+    path.write_text("\n".join(lines) + "\n")
+    told(path, monkeypatch)
+
+
+def test_eight_digits_are_a_date_only_where_they_can_be_one(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    days = [20240506, 12345678, 20240506, 20241350, 20240230, 99990101]
+    for some in (days, days[::-1]):
+        fronts = [f"[{some[n % 6]:08d} 07:{n // 60:02d}:{n % 60:02d}] " for n in range(60)]
+        path.write_text("".join(f"{primus(n, front)}\n" for n, front in enumerate(fronts)))
+        run = told(path, monkeypatch)
+        assert any("with a time of no sense" in warning for warning in run.warnings)
+
+
+def test_a_clock_in_seconds_at_the_end_of_the_line(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    lines = [iteration(n, 0, 1.0).split("] ", 1)[1] + f" current time: {1706860208.5 + n:.2f} |" for n in range(1, 30)]
+    path.write_text("\n".join(lines) + "\n")
+    run = told(path, monkeypatch)
+    assert run.processes[0].rows.end.tolist() == [1_706_860_208_500_000_000 + n * 10**9 for n in range(1, 30)]
+    assert account(run).runtime == pytest.approx(1)
+    assert not any("zone" in warning for warning in run.warnings)

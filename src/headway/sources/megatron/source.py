@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headway.sources.megatron import marks
-from headway.sources.megatron.iterations import LINE, MARK, iterations, learn, many, scheduled
+from headway.sources.megatron.iterations import LINE, MARK, iterations, learn, many, scheduled, tells
 from headway.sources.megatron.log import Log, flush
 from headway.sources.steps.lines import StepLines, ending, holds
 from headway.sources.text import clean
@@ -52,7 +52,7 @@ def read(path: Path) -> Log:
     log = Log(StepLines(Megatron.name, path))
 
     def take(number: int, line: bytes) -> None:
-        if MARK in line:
+        if tells(line):
             iterations(log, line, number)
         elif b", skipped=" in line:
             scheduled(log, line, number)
@@ -68,6 +68,6 @@ def read(path: Path) -> Log:
 
 def _learn(line: bytes) -> Spans | None:
     """Return where the numbers of a line are, see `headway.sources.steps.lines.StepLines.read`."""
-    if MARK in line:
+    if tells(line):
         return learn(line)
     return None if b", skipped=" in line or marks.says(line) or ending(line) is not None else ()

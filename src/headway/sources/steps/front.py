@@ -26,6 +26,8 @@ _NO_TIME: Final = (_NONE,) * (FIELDS - 1)
 _ODD: Final = re.compile(r"[\r\n\0]|(?!20)\d{4}-|[^\x1b]{0,400}\[\d+,")
 """Where single digits count in what is in front, or what is stripped comes first."""
 _YEARS: Final = (2000, 2042)
+_DATELIKE: Final = re.compile(r"[^\x1b]{0,60}?(?<!\d)\d{8}[ T]\d\d:\d\d:\d\d")
+"""Which digits it has decides whether it is a date."""
 
 
 class Found(NamedTuple):
@@ -70,7 +72,10 @@ def find(line: bytes, says: re.Pattern[str], *, before: bool = True) -> Found | 
     begin = ranked.end() if ranked else begin
     if (said := says.search(text, begin)) is None:
         return None
-    own, at = STAMP.match(text[begin : said.start() if before else None]), begin
+    front = text[begin : said.start() if before else None]
+    own, at = STAMP.match(front), begin
+    if own is None and _DATELIKE.match(front):
+        return None
     if kept is not None and kept[1]:
         if own is not None:
             return None

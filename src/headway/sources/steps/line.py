@@ -34,7 +34,8 @@ KEPT: Final = re.compile(
 KEPT_BEGINS: Final = ("20", "[pod/")
 STAMP: Final = re.compile(
     r"(?:\D|(?<!\d)(?:\d{1,3}(?!\d)|\d{4,6}(?![\d/-]))){0,48}?(?<!\d)"
-    r"(?:(\d{4})[-/](\d\d)[-/](\d\d)|(\d\d)/(\d\d)/(\d{4}))[ T](\d\d:\d\d):(\d\d)"
+    r"(?:(\d{4})(?:[-/](?=\d\d[-/])|(?<=20\d\d)(?=(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])[ T]))(\d\d)[-/]?(\d\d)"
+    r"|(\d\d)/(\d\d)/(\d{4}))[ T](\d\d:\d\d):(\d\d)"
     r"(?:[.,](\d{1,9}))?(?:\s?(Z\b|UTC\b|GMT\b|[+-]\d\d:?\d\d\b))?"
 )
 _PLAIN_STAMP: Final = re.compile(r" ?\[?(\d{4}-\d\d-\d\d) (\d\d:\d\d):([0-5]\d)(?:[.,](\d{1,9}))?\]")
@@ -105,6 +106,8 @@ def stamp(text: str) -> Stamp | None:
     Example:
         >>> stamp("[2024-01-02 03:04:05,25] step 1"), stamp("[titan] 2024-01-02T05:04:05.25+02:00 x"), stamp("step 1")
         (Stamp(ns=1704164645250000000, zoned=False), Stamp(ns=1704164645250000000, zoned=True), None)
+        >>> stamp("[20240102 03:04:05][rank-0/8] step 1"), stamp("[12345678 03:04:05] step 1")
+        (Stamp(ns=1704164645000000000, zoned=False), None)
     """
     if found := _PLAIN_STAMP.match(text):
         day, clock, second, fraction = found.groups()
