@@ -1,14 +1,18 @@
 """Logs of the nanoGPT family: trainings one after the other, clocks, devices, and the forms of its relatives."""
 
+import random
 from pathlib import Path
 
 import pytest
 
-from headway.events import Close, Span
+from headway.errors import SourceError
+from headway.events import Close, Saved, Span
 from headway.ledger.account import account
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.nanogpt import NanoGPT
+from headway.sources.nanogpt.iterations import Iterations
+from headway.sources.steps import lines as steplines
 
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
 ZONED = "2024-05-01T10:{:02d}:{:06.3f}Z stdout F "
@@ -138,3 +142,140 @@ def test_what_a_speedrun_evaluates_at_its_end(tmp_path):
     (run,) = load(tmp_path, text + "final_exact val_loss:2.06065190 val_bpb:1.22043480\n")
     assert spans(run) == [("evaluation", 1.396)]
     assert ends(run) == [["finished"]]
+
+
+# The relatives of nanoGPT.
+
+
+@pytest.mark.parametrize(
+    ("form", "devices", "kind", "seconds", "saved", "end", "program"),
+    [
+        (
+            "llmc", 4, "NVIDIA A100-SXM4-80GB",
+            {"productive": 4.82, "below_peak": 7.192, "compile": 0.0}, [12], "finished", 0.401,
+        ),
+        (
+            "nanochat", 8, "NVIDIA H100 80GB HBM3",
+            {"compile": 8.75, "productive": 2.004, "below_peak": 3.006}, [9], "finished", 0.4,
+        ),
+        ("litgpt", 2, None, {"productive": 6.024, "evaluation": 4.0}, [12], "finished", None),
+        ("build", 1, None, {"productive": 6.012, "evaluation": 12.0, "compile": 30.0}, [], None, None),
+    ],
+)  # fmt: skip
+def test_forms(form, devices, kind, seconds, saved, end, program):
+    (run,) = NanoGPT().load(SAMPLES / f"nanogpt_{form}.log", Asked())
+    ledger, (process,) = account(run), run.processes
+    assert (process.open.devices, process.open.accelerator) == (devices, kind)
+    assert {name: amount / devices for name, amount in ledger.seconds.items()} == pytest.approx(seconds, abs=0.02)
+    assert [event.step for event in process.events if isinstance(event, Saved)] == saved
+    assert ends(run) == [[end] if end else []]
+    assert ledger.program == (None if program is None else pytest.approx(program, abs=0.001))
+    assert "R" in ledger.unknown
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step {0:4d}/900: train loss 4.367631 ({1}.25 ms)",
+        "step {0}: train loss 4.677779 (took {1}.250000 ms)",
+        "step {0:4d}/900 | train loss 10.9 | norm 15.3 | lr 3.00e-04 | ({1}.25 ms | 3407 tok/s)",
+        "step {0:5d} ({0:.2f}%) | loss: 2.5 | lrm: 1.00 | dt: {1}.25ms | tok/sec: 13,435 | mfu: 40.00 | epoch: 1",
+        "iter {0}: loss 2.5, time: {1}.25ms",
+        "iter {0} step {0}: loss 2.5, iter time: {1}.25ms (optimizer.step)",
+    ],
+)
+def test_older_and_other_spellings(tmp_path, line):
+    (run,) = load(tmp_path, "".join(line.format(n, 100 + n) + "\n" for n in range(1, 5)))
+    assert run.processes[0].rows.step.tolist() == [1, 2, 3, 4]
+    assert account(run).held_ns == (100 + 1 + 100 + 2 + 100 + 3 + 100 + 4 + 1) * 10**6
+
+
+def log_of(form, chance):
+    lines = (SAMPLES / f"nanogpt_{form}.log").read_text().splitlines(keepends=True)
+    text = "".join(lines * chance.randrange(1, 4))
+    if chance.random() < 0.5:
+        kept = (ZONED.format(n // 600, n / 10 % 60) + line for n, line in enumerate(text.splitlines(keepends=True)))
+        text = "".join(kept)
+    if chance.random() < 0.5:
+        place = chance.randrange(len(text))
+        text = (
+            text[:place] + chance.choice(["\n", "9", "nan", " ", "Traceback (most recent call last):\n"]) + text[place:]
+        )
+    return text[: chance.randrange(len(text) // 2, len(text))]
+
+
+def told(path):
+    try:
+        runs = NanoGPT().load(path, Asked())
+    except SourceError as error:
+        return str(error)
+    return [
+        (run.name, run.warnings, run.unknown, [(p.open, p.events, *columns(p.rows)) for p in run.processes])
+        for run in runs
+    ]
+
+
+def columns(rows):
+    return [values.tolist() for values in (rows.step, rows.start, rows.end, *rows.waits.values())]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("form", ["llmc", "nanochat", "litgpt", "build"])
+def test_lines_read_at_once_say_what_one_by_one_they_say(form, seed, tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    path.write_text(log_of(form, random.Random(seed)))
+    at_once = told(path)
+    monkeypatch.setattr(steplines, "_FEW", 1 << 40)
+    assert at_once == told(path)
+
+
+@pytest.mark.parametrize("form", ["llmc", "nanochat", "litgpt", "build"])
+def test_ordinary_lines_of_each_form_are_read_at_once(form, tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    lines = (SAMPLES / f"nanogpt_{form}.log").read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if "iter " in line or " | loss" in line))
+    expected = told(path)
+    monkeypatch.setattr(steplines, "_FEW", 1)
+    monkeypatch.setattr(Iterations, "take", None)
+    assert told(path) == expected
+
+
+@pytest.mark.parametrize("form", ["llmc", "nanochat", "litgpt"])
+def test_trainings_of_each_form_one_after_the_other_are_runs(form, tmp_path):
+    text = (SAMPLES / f"nanogpt_{form}.log").read_text()
+    runs = load(tmp_path, text * 3)
+    assert [run.name for run in runs] == ["log", "log #2", "log #3"]
+    assert [ends(run) for run in runs] == [[["finished"]]] * 3
+    assert len({tuple(account(run).seconds.items()) for run in runs}) == 1
+
+
+def test_what_begins_a_training_is_none_of_the_one_before(tmp_path):
+    lines = (SAMPLES / "nanogpt_llmc.log").read_text().splitlines(keepends=True) * 2
+    first, second = load(tmp_path, "".join(ZONED.format(n // 60, n % 60) + line for n, line in enumerate(lines)))
+    assert account(first).attempts == account(second).attempts == 1
+    assert account(first).held_ns + account(second).held_ns == 4 * (len(lines) - 1) * 10**9
+    assert account(first).held_ns == 4 * (len(lines) // 2 - 1) * 10**9
+
+
+def test_a_training_that_was_stopped_and_begins_again_does_work_again(tmp_path):
+    lines = (SAMPLES / "nanogpt_llmc.log").read_text().splitlines(keepends=True)
+    (run,) = load(tmp_path, "".join(lines[:-3] + lines))
+    assert account(run).attempts == 2
+
+
+def test_what_lies_between_the_steps_of_a_log_with_a_clock_is_evaluation(tmp_path):
+    lines = (SAMPLES / "nanogpt_llmc.log").read_text().splitlines(keepends=True)
+    at, kept = 0.0, []
+    for line in lines:
+        at += 10 if line.startswith("val loss") else 0.6 if line.startswith("step") else 0
+        kept.append(ZONED.format(int(at // 60), at % 60) + line)
+    (run,) = load(tmp_path, "".join(kept))
+    ledger = account(run)
+    assert "R" not in ledger.unknown
+    assert ledger.seconds["evaluation"] / 4 == pytest.approx(20, abs=0.2)
+
+
+def test_a_step_of_no_time_is_said(tmp_path):
+    text = (SAMPLES / "nanogpt_nanochat.log").read_text().replace("dt: 251.00ms", "dt: -1ms", 1)
+    (run,) = load(tmp_path, text)
+    assert "no step, left out" in said(run)

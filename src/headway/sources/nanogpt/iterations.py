@@ -6,12 +6,15 @@ import math
 import re
 import struct
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from headway.clock import NS_PER_S
+from headway.sources.nanogpt.forms import BETWEEN, ENDED, EVALUATED, SAVED, TIMED, UNIT, WITHIN
+from headway.sources.nanogpt.trainings import another, share
 from headway.sources.steps import front
 from headway.sources.steps.column import Table
 from headway.sources.steps.columns import UNKNOWN, parts, search
@@ -23,47 +26,64 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-ITER: Final = re.compile(
-    r"\biter (\d{1,18}): .{0,200}?\btime ([^\s,]{1,40}?)(ms|s)\b(?:.{0,120}?\bmfu ([^\s,%]{1,20})%)?"
-)
-_EVALUATED: Final = re.compile(r"\bstep (\d{1,18}): train loss \S+ val loss ")
 _FLOAT: Final = struct.Struct("=d")
-UNIT: Final = {"ms": 1e-3, "s": 1.0}
+_NEXT: Final = 1 << 62
+"""As the number of an iteration: the next, whichever it is."""
+_NOTHING: Final = -2
 
 
 class Mark(NamedTuple):
-    """A line that tells of something else than iterations: its number, of what, the step, and when it was written."""
+    """A line that tells of something else than iterations.
+
+    Attributes:
+        number: The line's number.
+        kind: Of what: ``banner``, ``saved``, ``evaluation``, or how the program ended.
+        at_ns: When it was written.
+        step: The step through which all was saved; None: the one before the next that is told.
+        took_ns: How long it took [ns].
+    """
 
     number: int
     kind: str
-    step: int = 0
     at_ns: int | None = None
+    step: int | None = None
+    took_ns: int | None = None
 
 
 @dataclass
 class Iterations:
-    """Lines of nanoGPT: each iteration that is logged with its own time, an evaluation before it included.
+    """Lines of iterations: each that is logged with its own time, in some programs an evaluation before it included.
 
     The share of the peak of each is in ``mfu``, the bytes of a float in the place of a whole number.
+
+    Attributes:
+        log: What they are told to: those of the first training, where there are several.
+        trainings: What the lines of each training are told to, in the order of the log.
     """
 
     log: StepLines
-    rows: Table = field(default_factory=lambda: Table("line", "step", "took", "at", "rank", "evaluated"))
+    rows: Table = field(default_factory=lambda: Table("line", "step", "took", "at", "rank", "evaluated", "final"))
     mfu: array[int] = field(default_factory=lambda: array("q"))
     marks: list[Mark] = field(default_factory=list)
     evaluated: int = -1
     evaluated_in: tuple[int, int | None] = (0, None)
+    last: int = -1
+    trainings: list[StepLines] = field(default_factory=list)
 
     def take(self, found: re.Match[str], number: int, at_ns: int | None, rank: int) -> None:
         """Read the line of an iteration."""
-        step, took = int(found[1]), seconds_ns(found[2], UNIT[found[3]])
+        said = found.groupdict()
+        step, took = int(said["step"]), seconds_ns(said["took"], UNIT[said["unit"]])
         if took is None or step >= 1 << 61:
-            self.log.bad.add("no step, left out", number, f"its time is {clean(found[2], 40)!r}")
+            self.log.bad.add("no step, left out", number, f"its time is {clean(said['took'], 40)!r}")
             return
-        evaluated = step == self.evaluated
-        self.rows.append((number, step, took, UNKNOWN if at_ns is None else at_ns, rank, evaluated))
+        evaluated, final = self.evaluated in {step, _NEXT}, -1
+        if planned := said.get("planned"):
+            final = int(planned) - (said["percent"] is not None)
+        self.rows.append((number, step, took, UNKNOWN if at_ns is None else at_ns, rank, evaluated, final))
+        self.last = step
         try:
-            mfu = float(found[4] or "nan") / 100
+            mfu = float(said.get("mfu") or said.get("share") or "nan") / 100
         except ValueError:
             mfu = math.nan
         if math.isnan(mfu) and number == self.log.unended and self.mfu:  # cut before it
@@ -76,40 +96,120 @@ class Iterations:
     def extend(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
         """Read the lines of many iterations, as learned; return whether all make sense."""
         step, took = values[0].astype(np.int64), values[1] * 1e-3
-        if took.max() > LONGEST / NS_PER_S or (at := self.log.stamps(values[4:])) is None:
+        if took.max() > LONGEST / NS_PER_S or (at := self.log.stamps(values[6:])) is None:
             return False
-        evaluated = step == self.evaluated
+        evaluated = np.zeros(len(step), bool) if self.evaluated == _NEXT else step == self.evaluated
+        evaluated[:1] |= self.evaluated == _NEXT
         evaluated[int(np.argmax(evaluated)) + 1 :] = False
         if evaluated.any():
             self.evaluated = -1
         own = np.rint(took * NS_PER_S).astype(np.int64)
-        self.rows.extend(numbers, step, own, at, front.ranks(values[3]), evaluated.view(np.int8))
+        planned = np.isfinite(values[3])
+        final = np.where(planned, np.where(planned, values[3], 0) - np.isfinite(values[4]), -1).astype(np.int64)
+        self.rows.extend(numbers, step, own, at, front.ranks(values[5]), evaluated.view(np.int8), final)
         self.mfu.frombytes((values[2] / 100).data.cast("B"))
+        self.last = int(step[-1])
         return True
 
-    def other(self, text: str, number: int) -> None:
+    def other(self, text: str, number: int, at_ns: int | None) -> None:
         """Read another line."""
-        if found := _EVALUATED.search(text):
+        if found := EVALUATED.search(text):
             self._untimed()
-            self.evaluated, self.evaluated_in = int(found[1]), (number, self.log.stamp(text, number))
-        elif "saving checkpoint to" in text:
-            self.marks.append(Mark(number, "saved", self.evaluated, self.log.stamp(text, number)))
-        elif "tokens per iteration will be" in text:
-            self.marks.append(Mark(number, "banner", 0, self.log.stamp(text, number)))
+            self.evaluated, self.evaluated_in = int(found[1]), (number, at_ns)
+        elif WITHIN.search(text):
+            if self.evaluated != _NEXT:
+                self._untimed()
+            self.evaluated, self.evaluated_in = _NEXT, (number, at_ns)
+        elif found := TIMED.search(text):
+            took_ns = seconds_ns(found[1], UNIT[found[2]])
+            self.marks.append(Mark(number, "evaluation", at_ns, took_ns=took_ns))
+        elif BETWEEN.search(text):
+            self.marks.append(Mark(number, "evaluation", at_ns))
+        elif (saved := self._saved(text)) != _NOTHING:
+            self.marks.append(Mark(number, "saved", at_ns, saved))
+        elif "tokens per iteration will be" in text or text.startswith("| Parameter "):
+            self.marks.append(Mark(number, "banner", at_ns))
+        elif ENDED.match(text) and len(self.rows):
+            self.marks.append(Mark(number, "finished", at_ns))
+
+    def _saved(self, text: str) -> int | None:
+        """Return the step through which a line says that all was saved, as `Mark` has it; `_NOTHING`: it does not."""
+        if "saving checkpoint to" in text:  # before the iteration of that number
+            return self.evaluated - 1 if 0 <= self.evaluated < _NEXT else None
+        if "Saving checkpoint to" in text:
+            return self.last
+        if found := SAVED.search(text):
+            return int(found[1]) if found[1] else int(found[2]) - 1
+        return _NOTHING
 
     def _untimed(self) -> None:
         """Note an evaluation that no line with a time came after."""
         if self.evaluated >= 0:
-            self.marks.append(Mark(self.evaluated_in[0], "evaluation", 0, self.evaluated_in[1]))
+            self.marks.append(Mark(self.evaluated_in[0], "evaluation", self.evaluated_in[1]))
         self.evaluated = -1
 
     def finish(self) -> None:
-        """Give all to the log, in the order of the lines."""
+        """Give all to the logs of their trainings, in the order of the lines."""
         self._untimed()
         self.marks.sort(key=lambda mark: mark.number)
-        if self.log.opening is not None:  # what comes before the first iteration and has no time was then
-            self.log.last_at = self.log.opening
-        line, step, own, at, rank, evaluated = (column.values() for column in self.rows.columns.values())
+        rows = {name: column.values() for name, column in self.rows.columns.items()}
+        n, line = len(rows["step"]), rows["line"]
+        begins = [0, *self._begins(rows["step"], line, rows["final"])]
+        numbers = [mark.number for mark in self.marks]
+        firsts = [0, *(self._first(numbers, int(line[begin - 1]), int(line[begin])) for begin in begins[1:])]
+        ends: list[int | None] = []
+        alone = len(begins) == 1
+        for number, (begin, end) in enumerate(zip(begins, [*begins[1:], n], strict=True)):
+            log = another(self.log, 0) if number else self.log
+            log.first = 0
+            part, until = slice(begin, end), bisect_left(numbers, firsts[number + 1]) if end < n else None
+            marks = self.marks[bisect_left(numbers, firsts[number]) : until]
+            mine = {name: values[part] for name, values in rows.items()}
+            moments = [*mine["at"][-1:].tolist(), *(mark.at_ns for mark in marks[-1:])]
+            ends.append(max((at for at in moments if at not in {None, UNKNOWN}), default=None))
+            self.trainings.append(log)
+            if self.log.opening is not None and not number:  # what comes before the first and has no time was then
+                log.last_at = self.log.opening
+            _Telling(log, marks, self.mfu if alone else self.mfu[part]).tell(mine)
+        share(self.trainings, ends[:-1])
+        self.rows, self.mfu = Table(), array("q")
+
+    def _first(self, numbers: list[int], before: int, after: int) -> int:
+        """Return the line with which a training begins that lies between two iterations."""
+        marks = self.marks[bisect_left(numbers, before) : bisect_left(numbers, after)]
+        ended = [mark.number + 1 for mark in marks if mark.kind == "finished"]
+        return max(ended, default=min((mark.number for mark in marks if mark.kind == "banner"), default=after))
+
+    def _begins(self, step: Ints, line: Ints, final: Ints) -> list[int]:
+        """Return the places of the iterations with which another training begins, after one that came to its end."""
+        begins, first = [], int(step[0]) if len(step) else 0
+        ends = [mark.number for mark in self.marks if mark.kind == "finished"]
+        for place in (np.flatnonzero(step[1:] <= step[:-1]) + 1).tolist():
+            done = 0 <= final[place - 1] <= step[place - 1]
+            done = done or bisect_left(ends, int(line[place])) > bisect_left(ends, int(line[place - 1]))
+            if step[place] <= first and done:
+                begins.append(place)
+                first = int(step[place])
+        return begins
+
+
+@dataclass
+class _Telling:
+    """What is told of the iterations of one training.
+
+    Attributes:
+        log: What it is told to.
+        marks: What was read beside them, in order.
+        mfu: The share of the peak of each, as `Iterations` has it: it becomes what each lost below the peak.
+    """
+
+    log: StepLines
+    marks: list[Mark]
+    mfu: array[int]
+
+    def tell(self, rows: dict[str, Ints]) -> None:
+        """Give all to the log, in the order of the lines."""
+        line, step, own, at, rank, evaluated, final = rows.values()
         n, evals, is_plain = len(step), np.flatnonzero(evaluated), evaluated == 0
         usual = int(np.median(own[is_plain], overwrite_input=True)) if is_plain.any() else None
         beyond = own[evals].astype(np.int64) - (usual or 0)
@@ -123,7 +223,7 @@ class Iterations:
                 "what an iteration with an evaluation took beyond the median of the others is counted as that "
                 "evaluation, what was saved with it included; of the first, beyond the later ones, as compile"
             )
-            own[evals[more]] = usual
+            own[evals[more]] = usual or 0
         elif len(evals):
             self.log.warnings.append("evaluations are in the iterations after them: nothing tells how long they took")
         places = search(line, [mark.number for mark in self.marks])
@@ -146,16 +246,17 @@ class Iterations:
             for part in parts(n):
                 np.frombuffer(self.mfu, np.int64)[part] = np.rint(lost[part] * own[part])
             self.log.waits["below_peak"] = self.mfu
-        self.rows, self.mfu = Table(), array("q")
+        if n and 0 <= final[-1] <= step[-1]:
+            self.log.close("finished", line=max([int(line[-1]), *(mark.number for mark in self.marks)]) + 1)
 
     def _mark(self, mark: Mark, before: int) -> None:
         line, at_ns = mark.number, mark.at_ns
         if mark.kind == "banner":
             self.log.banner(line=line, at_ns=at_ns)
         elif mark.kind == "saved":
-            self.log.saved((mark.step if mark.step >= 0 else before) - 1, line=line, at_ns=at_ns)
+            self.log.saved(before - 1 if mark.step is None else mark.step, line=line, at_ns=at_ns)
         elif mark.kind == "evaluation":
-            self.log.span("evaluation", line=line, at_ns=at_ns)
+            self.log.span("evaluation", line=line, at_ns=at_ns, took_ns=mark.took_ns)
         else:
             self.log.close(mark.kind, line=line, at_ns=at_ns)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
-from headway.sources.nanogpt.iterations import ITER, Iterations, Mark
+from headway.sources.nanogpt.forms import ANY, FORMS, OTHERS, STEPS
+from headway.sources.nanogpt.iterations import Iterations, Mark
 from headway.sources.nanogpt.speedrun import STOPPED, TIMED, Speedrun
 from headway.sources.steps import front
 from headway.sources.steps.line import ENDINGS
@@ -20,22 +21,25 @@ if TYPE_CHECKING:
 
 _LISTED: Final = re.compile(r"\|\s+(\d{1,3})\s+((?:NVIDIA|AMD|Tesla|GeForce)\b[^|]{1,60}?)\s+(?:On|Off|N/A)\s*\|")
 _RANKS: Final = re.compile(r"^\[Gloo\] Rank (\d{1,6}) is connected to (\d{1,6}) peer ranks\. [^:]{1,80}: \2$")
-_WORLD: Final = re.compile(r"\bworld_size: ?(\d{1,6})\b")
-_ANY: Final = re.compile(
-    rb"\biter \d+: [^\r\n]{0,200}?\btime [\d.]+m?s\b|\bstep:\d+/\d+ [^\r\n]{0,200}?\btrain_time: ?[\d.]+m?s\b"
+_SAID: Final = re.compile(
+    r"^\| num_processes +\| (\d{1,6}) +\||\bDistributed world size: (\d{1,6})\b|^Starting with (\d{1,6}) processes\b|"
+    r"\bworld_size: ?(\d{1,6})\b|\bdistributed processes registered\. Starting with (\d{1,6}) processes"
 )
+_NAMED: Final = re.compile(r"^\| device +\| (\w[^|]{0,60}?) +\||^GPU: (\w[^|]{0,60}?) \| Peak ")
 _MARKS: Final = (
-    b"iter ",
-    b"train_time:",
-    b"val loss ",
-    b"saving checkpoint to",
-    b"tokens per iteration will be",
+    *STEPS,
+    *OTHERS,
     b" Off ",
     b" On ",
     b"eval_time:",
     STOPPED.encode(),
     b" peer ranks",
     b"world_size:",
+    b"| num_processes ",
+    b"Distributed world size: ",
+    b"Starting with ",
+    b"| device ",
+    b"| Peak FLOPS",
 )
 
 
@@ -46,9 +50,9 @@ class NanoGPT:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no log of nanoGPT, or None when it is one."""
-        if any(holds(path, head, mark, _ANY) for mark in (b"iter ", b"train_time:")):
+        if any(holds(path, head, mark, ANY) for mark in STEPS):
             return None
-        return "no line in it tells of an iter with its time, or of a step with the train_time"
+        return "no line in it tells of an iter or a step with its loss and time, or of a step with the train_time"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
         """Return the runs of a log: one for each training that it tells.
@@ -62,14 +66,15 @@ class NanoGPT:
         log.read(reader.learn, reader.iterations.extend, reader.take, (*_MARKS, *ENDINGS))
         iterations, speedrun = reader.iterations, reader.speedrun
         if not len(log):
-            log.first = 0
             iterations.finish()
+            trainings = iterations.trainings
         else:
             speedrun.finish([mark for mark in iterations.marks if mark.kind in {"failed", "preempted"}])
+            trainings = speedrun.trainings
         name, devices, kind = clean(path.stem), reader.devices, reader.kind
         return [
             each.run(name if number == 1 else f"{name} #{number}", asked, devices=devices, accelerator=kind)
-            for number, each in enumerate(speedrun.trainings, 1)
+            for number, each in enumerate(trainings, 1)
         ]
 
 
@@ -81,6 +86,7 @@ class _Reader:
         self.iterations = Iterations(log)
         self.speedrun = Speedrun(log)
         self._listed: dict[int, str] = {}
+        self._named: set[str] = set()
         self._ranks = 0
 
     @property
@@ -91,18 +97,27 @@ class _Reader:
     @property
     def kind(self) -> str | None:
         """What the devices are, where they are all the same."""
-        kinds = set(self._listed.values())
+        kinds = self._named or set(self._listed.values())
         return kinds.pop() if len(kinds) == 1 else None
 
     def learn(self, line: bytes) -> Spans | None:
         """Return where an iteration's number, time and mfu are, and what stands in front of it."""
         if not any(mark in line for mark in _MARKS):
             return () if ending(line) is None else None
-        found = front.find(line, ITER)
-        if found is None or found.said[3] != "ms" or b"train_time:" in line:
+        if b"train_time:" in line:
+            return None
+        for form in FORMS:
+            if (found := front.find(line, form)) is not None:
+                break
+        else:
             return None
         said = found.said
-        return (said.span(1), said.span(2), said.span(4) if said[4] else (0, 0), *found.front)
+        if said["unit"] != "ms":
+            return None
+        names = form.groupindex
+        mfu = next((name for name in ("mfu", "share") if name in names and said[name]), None)
+        spans = [said.span(name) if name in names and said[name] else (0, 0) for name in ("planned", "percent")]
+        return (said.span("step"), said.span("took"), said.span(mfu) if mfu else (0, 0), *spans, *found.front)
 
     def take(self, number: int, line: bytes) -> None:
         """Read one line."""
@@ -111,24 +126,31 @@ class _Reader:
             if found := TIMED.search(said.text):
                 at_ns = self._log.stamp(said.text[: found.start()], number)
                 self.speedrun.take(found, number, at_ns, said.rank)
-            elif found := ITER.search(said.text):
+            elif found := _iteration(said.text):
                 at_ns = self._log.stamp(said.text[: found.start()], number)
                 self.iterations.take(found, number, at_ns, said.rank)
             else:
                 self._other(said.text, number)
         elif (reason := ending(line)) is not None:
-            self.iterations.marks.append(Mark(number, reason, 0, self._log.stamp("", number)))
+            self.iterations.marks.append(Mark(number, reason, self._log.stamp("", number)))
 
     def _other(self, text: str, number: int) -> None:
         """Read a line that tells of no step."""
         if found := _LISTED.search(text):
             self._listed[int(found[1])] = found[2]
+        elif found := _NAMED.search(text):
+            self._named.add(found[1] or found[2])
         elif found := _RANKS.match(text):
             rank, peers = int(found[1]), int(found[2])
             self._ranks = max(self._ranks, peers + 1 if rank <= peers else 0)
-        elif found := _WORLD.search(text):
-            self._ranks = max(self._ranks, int(found[1]))
+        elif found := _SAID.search(text):
+            self._ranks = max(self._ranks, *(int(count or 0) for count in found.groups()))
         elif len(self._log):
             self.speedrun.other(text, number, self._log.stamp(text, number))
         else:
-            self.iterations.other(text, number)
+            self.iterations.other(text, number, self._log.stamp(text, number))
+
+
+def _iteration(text: str) -> re.Match[str] | None:
+    """Return what a line says of an iteration; None where it says nothing of one."""
+    return next((found for form in FORMS if (found := form.search(text))), None)

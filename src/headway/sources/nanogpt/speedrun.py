@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from headway.sources.nanogpt.iterations import UNIT, Mark
+from headway.sources.nanogpt.forms import UNIT
+from headway.sources.nanogpt.iterations import Mark
 from headway.sources.nanogpt.trainings import another, share
 from headway.sources.steps.columns import UNKNOWN
 from headway.sources.steps.lines import StepLines, seconds_ns
@@ -170,5 +172,7 @@ class Speedrun:
             )
         begins = [training.log.columns["line"][0] for training in self._all[1:]]
         share(self.trainings, [training.at_ns for training in self._all[:-1]])
-        for training, begin, end in zip(self._all, [0, *begins], [*begins, None], strict=True):
-            training.finish([mark for mark in marks if begin <= mark.number and (end is None or mark.number < end)])
+        numbers = [mark.number for mark in marks]
+        places = [0, *(bisect_left(numbers, begin) for begin in begins), len(marks)]
+        for training, begin, end in zip(self._all, places, places[1:], strict=False):
+            training.finish(marks[begin:end])
