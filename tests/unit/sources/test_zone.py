@@ -129,3 +129,17 @@ def test_of_a_table_only_times_in_the_hour_of_a_change_are_told(tmp_path):
     assert [text.partition(":")[0] for text in pool.warnings] == [
         "12 local times are in an hour in which clocks were put forward or back"
     ]
+
+
+def test_a_job_that_ends_after_clocks_were_put_back_counts(tmp_path):
+    rows = [
+        "1,u,v,8,64,1,COMPLETED,2024-10-27 01:50:00,2024-10-27 02:50:00,2024-10-27 02:10:00",
+        "2,u,v,8,64,1,COMPLETED,2024-10-27 02:40:00,2024-10-27 02:20:00,2024-10-27 02:30:00",
+        "3,u,v,8,64,1,COMPLETED,2024-10-27 03:40:00,2024-10-27 02:20:00,2024-10-27 02:30:00",
+    ]
+    head = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time"
+    (tmp_path / "jobs.csv").write_text("\n".join([head, *rows, ""]))
+    (pool,) = load(tmp_path / "jobs.csv", zone="Europe/Zurich")
+    assert [job.end_ns - job.start_ns for job in pool.jobs] == [1200 * S, 600 * S]
+    assert pool.jobs[1].start_ns - pool.jobs[1].submit_ns == 2400 * S
+    assert "line 4 is no job, left out" in pool.warnings[0]

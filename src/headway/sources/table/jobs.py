@@ -132,6 +132,8 @@ class JobRows:
             return None
         at = self._at
         submit, start, end = self._moment(row, "submit"), self._moment(row, "start"), self._moment(row, "end")
+        start = self._no_sooner(row, "start", start, submit)
+        end = self._no_sooner(row, "end", end, start)
         if self._lengths:
             start, end = self._by_lengths(row, submit, start, end)
         if start is not None:
@@ -167,6 +169,13 @@ class JobRows:
             if text.strip().lower() in MISSING:
                 return None
             raise BadCell(self.names[at], text, str(error)) from None
+
+    def _no_sooner(self, row: Sequence[str], what: str, ns: int | None, than: int | None) -> int | None:
+        """Return a moment, as after clocks were put back where it would else be before another."""
+        if ns is None or than is None or ns >= than:
+            return ns
+        after = self.times.after(row[self._at[what]])
+        return after if after >= than else ns
 
     def _length(self, row: Sequence[str], what: str) -> int | None:
         at = self._at.get(what)

@@ -86,6 +86,7 @@ class Times:
     n_twice: int = 0
     _text: str | None = None
     _ns: int = 0
+    _fold: int = 0
 
     def read(self, text: str) -> int:
         """Return a moment [ns since the Unix epoch].
@@ -107,6 +108,22 @@ class Times:
             raise ValueError("is more than 146 years from 1970")
         self._text, self._ns = text, ns
         return ns
+
+    def after(self, text: str) -> int:
+        """Return a moment as `read` does, but one that clocks show twice as after they were put back; uncounted.
+
+        Example:
+            >>> times = Times(zone=ZoneInfo("Europe/Zurich"))
+            >>> times.after("2024-10-27 02:30:00") - times.read("2024-10-27 02:30:00") == 3600 * NS_PER_S
+            True
+        """
+        left = self.n_local, self.n_twice, self._text, self._ns
+        self._text, self._fold = None, 1
+        try:
+            return self.read(text)
+        finally:
+            self._fold = 0
+            self.n_local, self.n_twice, self._text, self._ns = left
 
     def passed(self, first: str, last: str, n_others: int, *, local: bool) -> None:
         """Count moments that were read elsewhere as if each had been read here, and none of them twice by the clock.
@@ -141,8 +158,8 @@ class Times:
         if self.zone is None:
             self.n_local += 1
             return moment.replace(tzinfo=UTC)
-        moment = moment.replace(tzinfo=self.zone)
-        if isinstance(self.zone, ZoneInfo) and moment.utcoffset() != moment.replace(fold=1).utcoffset():
+        moment = moment.replace(tzinfo=self.zone, fold=self._fold)
+        if isinstance(self.zone, ZoneInfo) and moment.utcoffset() != moment.replace(fold=1 - self._fold).utcoffset():
             self.n_twice += 1
         return moment
 
@@ -157,6 +174,6 @@ class Times:
         if self.n_twice:
             said.append(
                 f"{self.n_twice} local times are in an hour in which clocks were put forward or back: each is read "
-                "as before the change, and lengths may be wrong by that hour"
+                "as before the change where it can be, and lengths may be wrong by that hour"
             )
         return said
