@@ -1,4 +1,4 @@
-"""Pools of one name: each called also by what its path differs by from those of the others."""
+"""Pools and tests of a server of one name: each called also by what its path differs by from those of the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.ledger.history import Pool
+from headway.ledger.history import Pool, Served
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 def told_apart(found: Sequence[Loaded]) -> list[Loaded]:
-    """Return what was found, pools of one name called also by the folders or files that their paths differ by.
+    """Return what was found, all but runs of one name called also by the folders or files that their paths differ by.
 
     Example:
         >>> pools = [Pool("jobs", "table", path=path) for path in ("of/Earth/jobs.csv", "of/Venus/jobs.csv")]
         >>> [pool.name for pool in told_apart(pools)]
-        ['jobs · Earth', 'jobs · Venus']
+        ['jobs (Earth)', 'jobs (Venus)']
     """
-    by_name: dict[str, list[Pool]] = {}
+    by_name: dict[tuple[type, str], list[Pool | Served]] = {}
     for one in found:
-        if isinstance(one, Pool):
-            by_name.setdefault(one.name, []).append(one)
-    called: dict[int, Pool] = {}
-    for name, pools in by_name.items():
-        for pool, difference in zip(pools, _differences([pool.path for pool in pools]), strict=True):
+        if isinstance(one, Pool | Served):
+            by_name.setdefault((type(one), one.name), []).append(one)
+    called: dict[int, Loaded] = {}
+    for (_, name), alike in by_name.items():
+        for one, difference in zip(alike, _differences([one.path for one in alike]), strict=True):
             if difference:
-                called[id(pool)] = replace(pool, name=f"{name} · {difference}")
+                called[id(one)] = replace(one, name=f"{name} ({difference})")
     return [called.get(id(one), one) for one in found]
 
 
@@ -46,7 +46,7 @@ def _differences(paths: Sequence[str]) -> list[str]:
     n_first = _n_same(parts)
     left = [one[n_first:] for one in parts]
     n_last = _n_same([one[::-1] for one in left])
-    return [clean("/".join(one[: len(one) - n_last])) for one in left]
+    return [clean(str(Path(*one[: len(one) - n_last]))) if len(one) > n_last else "" for one in left]
 
 
 def _n_same(several: Sequence[Sequence[str]]) -> int:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path as FilePath
 from typing import Any, Protocol, TypeVar
 
 from headway.errors import SourceError
-from headway.ledger.history import Served
 from headway.sources import files
-from headway.sources.asked import Loaded
 from headway.sources.jsonwalk import LIMIT, Path, Walk
 from headway.sources.text import clean
 
@@ -47,34 +43,6 @@ def numbered(names: Sequence[str]) -> list[str]:
     """
     uses = Counter(names)
     return [name if uses[name] == 1 else f"{name} #{place}" for place, name in enumerate(names, 1)]
-
-
-def apart(found: Sequence[Loaded]) -> list[Loaded]:
-    """Return what was found, tests of a server that have one name called after their files too.
-
-    Example:
-        >>> import numpy as np
-        >>> none = np.zeros(0)
-        >>> tests = [Served("m", "vllmbench", *[none] * 5, path=f"d/{name}/run=0.json") for name in ("a", "b")]
-        >>> [one.name for one in apart(tests)]
-        ['m (a/run=0.json)', 'm (b/run=0.json)']
-    """
-    paths: dict[str, set[str]] = {}
-    for one in found:
-        if isinstance(one, Served):
-            paths.setdefault(one.name, set()).add(one.path)
-    return [_placed(one, paths[one.name]) if isinstance(one, Served) else one for one in found]
-
-
-def _placed(served: Served, alike: Collection[str]) -> Served:
-    """Return a test called after its file too, seen from the folder that all files with a test of its name share."""
-    if len(alike) < 2:
-        return served
-    try:
-        shown = os.path.relpath(served.path, os.path.commonpath([os.path.dirname(path) for path in alike]) or None)  # noqa: PTH120
-    except ValueError:  # one path begins at the root, another here
-        shown = served.path
-    return replace(served, name=f"{served.name} ({shown})")
 
 
 def is_list(head: bytes) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 from headway.clock import NS_PER_S
 from headway.events import Close, Notice, Saved, Span
 from headway.ledger.history import Process, Run
+from headway.sources.apart import told_apart
 from headway.sources.asked import Loaded
 from headway.sources.retold import told_by_ranks, told_once
 from headway.sources.text import clean
@@ -30,7 +31,7 @@ def together(found: Sequence[Loaded]) -> list[Loaded]:
     Ranks that have the run's name are its ranks. Files whose names differ in numbers alone, as
     those of a job that began again under another number, are attempts of one run where the later
     goes on with the steps of the earlier. What TensorBoard's files tell of evaluations alone belongs
-    to the training of their folder.
+    to the training of their folder. Pools, and tests of a server, of one name are called after their paths too.
     """
     found = _with_evaluations(told_once(found))
     runs = sorted((one for one in found if isinstance(one, Run)), key=_kin)
@@ -40,7 +41,7 @@ def together(found: Sequence[Loaded]) -> list[Loaded]:
         same = [list(group) for _, group in groupby(told_by_ranks(list(kin)), key=lambda run: run.name)]
         ranked = [(min(place[run.path, run.name] for run in group), one) for group in same for one in _ranks(group)]
         placed += _chains(ranked)
-    return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
+    return told_apart([one for _, one in sorted(placed, key=lambda pair: pair[0])])
 
 
 def _with_evaluations(found: Sequence[Loaded]) -> list[Loaded]:

@@ -4,12 +4,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from headway.ledger.history import Run
+from headway import load
+from headway.sources.apart import told_apart
 from headway.sources.asked import Asked
-from headway.sources.servedfile import apart
 from headway.sources.vllmbench import VLLMBench
 
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
@@ -50,24 +49,15 @@ def test_results_of_one_file_are_numbered_where_their_names_are_the_same(tmp_pat
 
 
 def test_tests_of_one_name_in_several_files_are_called_after_them_too(tmp_path):
-    found = []
     for place in ("a/run=0.json", "a/run=1.json", "b/run=0.json"):
         path = tmp_path / place
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(VLLM))
-        found += VLLMBench().load(path, Asked())
-    other = replace(found[0], name="other")
-    run = Run("small/model, 4 at once", "native", ())
-    made = apart([*found, other, run])
+        path.write_text(json.dumps(VLLM | {"date": place}))
+    made = load(tmp_path)
     assert [one.name for one in made] == [
         "small/model, 4 at once (a/run=0.json)",
         "small/model, 4 at once (a/run=1.json)",
         "small/model, 4 at once (b/run=0.json)",
-        "other",
-        "small/model, 4 at once",
     ]
-    assert made[4] is run
-    assert np.array_equal(made[0].tokens, found[0].tokens)
-    assert [one.name for one in apart(found[:1])] == ["small/model, 4 at once"]
-    mixed = apart([replace(found[0], path="/x/a.json"), replace(found[0], path="b.json")])
-    assert [one.name for one in mixed] == ["small/model, 4 at once (/x/a.json)", "small/model, 4 at once (b.json)"]
+    mixed = told_apart([replace(made[0], name="m", path="/x/a.json"), replace(made[0], name="m", path="b.json")])
+    assert [one.name for one in mixed] == ["m (/x/a.json)", "m (b.json)"]
