@@ -416,6 +416,21 @@ def test_what_is_no_trace(tmp_path, text):
     assert Kineto().recognise(of(tmp_path, text.encode()), text.encode()) is not None
 
 
+@pytest.mark.parametrize(
+    ("process", "said"),
+    [
+        ("python 7", "ProfilerActivity.CUDA"),
+        ("/host:CPU", "Profile JAX where"),
+        ("Ascend Hardware", "Ascend's profiler"),
+    ],
+)
+def test_a_trace_without_a_device_says_what_to_do(tmp_path, process, said):
+    named = {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": process}}
+    with pytest.raises(SourceError, match=r"\[no-device-events\]") as raised:
+        load(of(tmp_path, [named, kernel(0, 5, pid=1, cat="cpu_op")]))
+    assert said in str(raised.value)
+
+
 def test_a_trace_of_no_events(tmp_path):
     for text in (b'{"traceEvents": []}', b'{"traceEvents": [1, 2]}', b'{"traceEvents": [{"ph":"X"}]}'):
         with pytest.raises(SourceError, match="none is of a device"):

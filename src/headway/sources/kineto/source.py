@@ -156,9 +156,13 @@ class _Reading:
         devices = gathering.devices()
         if not devices:
             why = [*trace.complaints.sentences(), *gathering.complaints.sentences()]
+            called = " ".join(gathering.processes.values())
+            if "Ascend" in called:
+                why.insert(0, "the traces of Ascend's profiler are not read")
+            how = "JAX where it has a GPU or a TPU" if "/host:" in called else "with ProfilerActivity.CUDA"
             raise SourceError(
                 "; ".join([_NO_EVENTS.format(shown, trace.n_events), *why]),
-                "Profile with ProfilerActivity.CUDA, and while the device works",
+                f"Profile {how}, and while the device works",
                 "no-device-events",
                 path=shown,
             )
