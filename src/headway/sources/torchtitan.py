@@ -17,7 +17,7 @@ from headway.sources.asked import Asked
 from headway.sources.steps.front import ranks
 from headway.sources.steps.lines import StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
-from headway.sources.torchtitan_told import Rows, Telling, Told
+from headway.sources.torchtitan_told import Rows, Telling, Told, apart, of_one
 from headway.sources.zone import in_order
 
 if TYPE_CHECKING:
@@ -193,8 +193,10 @@ class _Log:
             at, line, step, rank, mfu = at[order], line[order], step[order], rank[order], mfu[order]
         mine = sorted(one for one in self.rare if one.rank in {main, -1} or main == -1)
         rare = [*{(one.at, one.kind, one.step, one.took, one.at < 0 and one.number): one for one in mine}.values()]
+        at, line, step, rank, mfu = of_one(Rows(at, line, step, rank, mfu), rare)
         own = slice(*np.searchsorted(rank, [main, main + 1]).tolist())
         self._evaluations(rare, at[own], step[own])
+        rare = apart(rare)
         mfu_good = bool(len(mfu)) and bool(((mfu >= 0) & (mfu <= 1)).all())
         if not mfu_good:
             self.steps.warnings.append(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from headway.clock import NS_PER_S
 from headway.events import CLOSE_REASONS
 from headway.sources.steps.columns import UNKNOWN
 from headway.sources.steps.lines import LONGEST, StepLines
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
+
+_SAME: Final = 2 * NS_PER_S
+"""Ranks tell of a step at the same time: within half of that, or of the time to the nearest other line [ns]."""
 
 
 @dataclass(slots=True, order=True)
@@ -39,6 +44,43 @@ class Rows(NamedTuple):
     step: Ints
     rank: Ints
     mfu: NDArray[np.float64]
+
+
+def of_one(rows: Rows, rare: Sequence[Told]) -> Rows:
+    """Return the lines without those in which other ranks tell of a step again and do not say who they are.
+
+    Args:
+        rows: The lines, in the order of rank and time.
+        rare: The other lines, in the order of time.
+    """
+    begins = np.ones(len(rows.at), bool)
+    np.not_equal(np.diff(rows.step), 0, out=begins[1:])
+    begins[1:] |= (np.diff(rows.rank) != 0) | (rows.at[:-1] < 0)
+    if begins.all():
+        return rows
+    first = np.flatnonzero(begins)
+    apart = np.diff(rows.at[first])
+    apart = np.where(apart > 0, apart, _SAME)
+    near = np.minimum(np.append(apart, _SAME), np.insert(apart, 0, _SAME))
+    run = np.cumsum(begins) - 1
+    since = rows.at[first][run]
+    begun = np.array([one.at for one in rare if one.kind in {"starts", "banner"}], np.int64)
+    same = np.searchsorted(begun, since, "right") == np.searchsorted(begun, rows.at, "right")
+    kept = begins | ~same | (2 * (rows.at - since) >= near[run])
+    return Rows(*(column[kept] for column in rows))
+
+
+def apart(rare: Sequence[Told]) -> list[Told]:
+    """Return other lines, in the order of time, without the spans that other ranks tell of at the same time."""
+    until: dict[str, int] = {}
+    kept = []
+    for one in rare:
+        if one.took > 0 and one.at >= 0:
+            if one.at - one.took < until.get(one.kind, -1):
+                continue
+            until[one.kind] = one.at
+        kept.append(one)
+    return kept
 
 
 class Telling:
