@@ -85,6 +85,14 @@ def test_what_is_moved_meanwhile_hides_no_communication(tmp_path):
     assert (found.compute_ns, found.comm_ns, found.exposed_ns, found.copies_ns) == (50000, 80000, 40000, 60000)
 
 
+def test_what_a_sparse_core_does_meanwhile_hides_no_communication(tmp_path):
+    events = xla("/device:TPU:12", TPU_LINES, (1, "fusion.1", 0, 50, {}), (1, "all-gather-done.1", 50, 40, {}))
+    sparse = xla("/device:TPU:12 SparseCore 0", TPU_LINES, (1, "fusion.7", 0, 99, {}))["traceEvents"]
+    events["traceEvents"] += [event | {"pid": 2} for event in sparse if event]
+    found = facts(of(tmp_path, events))
+    assert (found.span_ns, found.compute_ns, found.exposed_ns) == (90000, 50000, 40000)
+
+
 GPU_LINES = {1: "Stream #14(Compute)", 2: "Stream #15(MemcpyP2P)"}
 
 

@@ -47,7 +47,8 @@ _CORRELATED: Final = b'"correlation_id"'
 _STEP: Final = re.compile(r"ProfilerStep\s?#?(\d{1,18})$")
 _STEP_BYTES: Final = re.compile(rb"ProfilerStep\s?#?(\d{1,18})$")
 _STEP_NUMBER: Final = re.compile(rb'"step_num"\s*:\s*"?(\d{1,18})')
-_DEVICE: Final = re.compile(r"/device:(\w+:\d+)")
+_DEVICE: Final = re.compile(r"/device:(\w+:\d+)(?!\d| SparseCore)")
+"""How XLA calls the process of a device; what its SparseCores do stands in others, and hides no communication."""
 _DERIVED: Final = re.compile(
     r"(?i)(?:steps|xla modules|launch stats|source|framework|tensorflow|xla traceme|name scope)"
 )
