@@ -30,7 +30,7 @@ STATES: Final = (*_OUT, *_HELD, *_IDLE)
 """How the names of the states of nodes begin."""
 _BUSY: Final = ("alloc", "mix", "comp")
 """How the states begin of nodes on which jobs run."""
-_WHOLE: Final = ("node", "gres", "gres_used")
+_WHOLE: Final = ("gres", "gres_used", "node")
 """Columns of which a cell that is cut tells something else."""
 _LEAVING: Final = ("draining", "drng", "failing", "failg")
 """How the states begin of nodes on which jobs run that get no others."""
@@ -64,6 +64,17 @@ def _node_state(text: str) -> str:
 
 
 _STATES: Final = fields.Short(_node_state)
+
+
+def _amount(text: str) -> tuple[int | None, bool, frozenset[str]]:
+    """Return the devices of a list [1/1000], None where it is cut, whether it has slices, and its other resources."""
+    try:
+        return gpus.milli(text) or 0, gpus.sliced(text), gpus.others(text)
+    except fields.CutError:
+        return None, gpus.sliced(text), gpus.others(text)
+
+
+_AMOUNTS: Final = fields.Short(_amount)
 
 
 def is_out(state: str) -> bool:
@@ -140,13 +151,11 @@ class Nodes:
         if "state" in row and not state:
             return f"{row['state'][:40] or 'nothing'} is no state of a node"
         try:
-            self.cut |= any(row.get(name, "").endswith("+") for name in _WHOLE)
-            fields.whole(row.get("node", ""))
-            each, used = self._amount(row, "gres"), self._amount(row, "gres_used")
-            self.sliced |= gpus.sliced(row.get("gres", ""))
-            self.others |= gpus.others(row.get("gres", "")) if not each else frozenset()
+            cut = self._cut(row)
+            each = self._gres(row["gres"]) if "gres" in row else None
+            used = _AMOUNTS[row["gres_used"]][0] if "gres_used" in row else None
             since = self.moments.read(row.get("since", ""))
-            told = (row.get("node", ""), self._of(row), state, each, used, since)
+            told = (row.get("node", ""), self._of(row) if "cluster" in row else "", state, each, used, since)
             if told in self._lists:
                 return ""
             names = self._names(row)
@@ -158,7 +167,7 @@ class Nodes:
             return f"with it there are more than {2 * fields.MOST_NODES} nodes"
         for name in names:
             new = _Node(each, used, state, since)
-            name = told[1] + name  # noqa: PLW2901
+            name = told[1] + name if told[1] else name  # noqa: PLW2901
             old = self._nodes.get(name)
             if old is None or (is_out(state), each or 0, used or 0) > (
                 is_out(old.state),
@@ -168,22 +177,39 @@ class Nodes:
                 self._nodes[name] = new
         if len(names) > 1 and len(told[0]) <= _SHORT and told[0] and len(self._lists) < _MOST_LISTS:
             self._lists.add(told)
-        for name in _WHOLE:
-            fields.whole(row.get(name, ""))
+        if cut:
+            raise fields.CutError(cut)
         return ""
+
+    def _cut(self, row: Row) -> str:
+        """Return a cell that is cut, of the columns where that matters; nothing where there is none.
+
+        Raises:
+            CutError: It is the name of a node.
+        """
+        cut = ""
+        for name in _WHOLE:
+            if row.get(name, "").endswith("+"):
+                self.cut = True
+                cut = row[name][:40]
+                if name == "node":
+                    raise fields.CutError(cut)
+        return cut
+
+    def _gres(self, text: str) -> int | None:
+        """Return the devices of a node [1/1000], and note what else its resources say; None where they are cut."""
+        each, sliced, others = _AMOUNTS[text]
+        if sliced:
+            self.sliced = True
+        if others and not each:
+            self.others |= others
+        return each
 
     def _of(self, row: Row) -> str:
         """Return what stands before the names of nodes of other clusters than the first."""
         cluster = row.get("cluster", "")
         self._cluster = self._cluster or cluster
         return f"{clean(cluster, 60)}/" if cluster != self._cluster else ""
-
-    def _amount(self, row: Row, name: str) -> int | None:
-        """Return the devices that a column tells [1/1000]; None where it is cut, or not there."""
-        try:
-            return gpus.milli(row[name]) or 0 if name in row else None
-        except fields.CutError:
-            return None
 
     def _names(self, row: Row) -> list[str]:
         """Return the names of the nodes of a record.

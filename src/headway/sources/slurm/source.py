@@ -12,7 +12,7 @@ import numpy as np
 
 from headway.errors import SourceError
 from headway.ledger.history import Pool
-from headway.ledger.jobs import UNTOLD
+from headway.ledger.jobs import UNTOLD, Jobs
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.slurm import document as slurm_json
@@ -127,8 +127,7 @@ class _Reading:
             told.append(_SLICES)
         snapshot = SACCT not in self.kinds
         start, end, milli = (jobs.column(name) for name in ("start_ns", "end_ns", "milli"))
-        over = [place for place, word in enumerate(jobs.words) if word in slurm_fields.OVER]
-        ran = (start != UNTOLD) & ~np.isin(jobs.column("state"), over)
+        ran = _had(jobs) if snapshot else start != UNTOLD
         running = int(milli[ran].sum()) / 1000
         devices = self.asked.capacity or self.nodes.devices
         if running and snapshot and self.jobs.timed and self.jobs.seen_ns is None:
@@ -254,6 +253,13 @@ class _Reading:
                 continue
             for place, row in several.rows():
                 single(place, row)
+
+
+def _had(jobs: Jobs) -> NDArray[np.bool_]:
+    """Return which jobs of a list of one moment had their devices then."""
+    lasts = np.array([word not in slurm_fields.OVER for word in jobs.words], bool)
+    had: NDArray[np.bool_] = (jobs.column("start_ns") != UNTOLD) & lasts[jobs.column("state")]
+    return had
 
 
 def _is_kept(warning: str) -> bool:
