@@ -227,6 +227,8 @@ def _take_entry(state: State, number: int, entry: dict[str, Any], bad: Complaint
         else:
             session.after.append(step)
             session.took.append(length)
+            if session.speed_ns is not None and _SPEED not in entry:
+                session.speed_ns += length
 
 
 def _take_losses(session: Session, step: int, entry: dict[str, Any]) -> None:

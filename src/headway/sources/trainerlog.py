@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 _LOOKED_AT: Final = 20
 """So many lines are looked at to recognise a file."""
-_STEP: Final = re.compile(rb'"(?:current_steps"\s*:\s*(\d+)\b|(?:global_step/max_steps|iteration)"\s*:\s*"(\d+)/)')
+_STEP: Final = re.compile(rb'"(?:current_steps"\s*:\s*(\d+)\s*[,}]|(?:global_step/max_steps|iteration)"\s*:\s*"(\d+)/)')
 _ELAPSED: Final = re.compile(
     rb'"elapsed_time"\s*:\s*"(?:(?:(\d+) days?, )?(\d+):(\d\d):(\d\d)|(?:(\d+)d ?)?(?:(\d+)h ?)?(?:(\d+)m ?)?(\d+)s)"'
 )
 _SPEED: Final = re.compile(rb'"train_speed\((iter/s|s/it)\)"\s*:\s*(\d+\.\d+)[,}]')
 _STEPPED: Final = re.compile(rb'"(?:loss|reward)"\s*+:\s*+(?!null)')
 _EVALUATED: Final = re.compile(rb'"eval_[^"]*"\s*+:\s*+(?!null)')
+_ZEROS: Final = re.compile(r"(?<=\":)( *)-?0+(?=\d)")
 _NAMES: Final = frozenset({"trainer_log", "logging"})
 _GREATEST: Final = 1 << 60
 """No number of a line is greater."""
@@ -86,6 +87,7 @@ class _Lines:
         step: The last step that was told of; None in a new attempt.
         first: Which line of those that tell of steps is the attempt's first; None once what it stands for is known.
         is_after: Whether something that was no step came after the last step.
+        usual: How many steps the last line but the first stood for.
         n_attempts: How often the time began anew.
         n_short: How many evaluations took no time by the clock.
     """
@@ -97,6 +99,7 @@ class _Lines:
     step: int | None = None
     first: int | None = None
     is_after: bool = False
+    usual: int = 1
     n_attempts: int = 1
     n_short: int = 0
 
@@ -130,6 +133,8 @@ class _Lines:
             rest = len(at)
             unknown, rank = np.broadcast_to(np.int64(UNKNOWN), rest), np.broadcast_to(np.int64(-1), rest)
             self.log.steps(step[done:], line=numbers[done:], at=at + self.offset, took=unknown, rank=rank)
+            apart = np.diff(step[done:], prepend=self.step or 0)
+            self.usual = int(apart[apart > 0][-1]) if (apart > 0).any() else self.usual
             self.step, self.at = int(step[-1]), int(at[-1])
         self.elapsed = float(elapsed[-1])
         return True
@@ -181,10 +186,12 @@ class _Lines:
         at = max(at, self.at)
         columns, count, took = self.log.columns, 0, None
         if self.step is None:
-            count = max(step, 1)  # how many it is shows only when the next one comes
+            # How many it is shows only when the next one comes; what is begun again goes on from somewhere.
+            count = max(1, step if self.n_attempts == 1 else min(step, self.usual))
             took = at // count
             self.first = len(self.log)
         elif step > self.step:
+            self.usual = step - self.step
             if self.first is not None:
                 stands_for = min(columns["count"][self.first], step - self.step)
                 columns["took"][self.first] = (columns["took"][self.first] * columns["count"][self.first]) // stands_for
@@ -257,11 +264,14 @@ def _object(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object that a line is; None where it is none."""
     if not line.lstrip(b"\xef\xbb\xbf \t").startswith(b"{"):
         return None
-    try:
-        said = json.loads(line.decode("utf-8-sig", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return said if isinstance(said, dict) else None
+    text = line.decode("utf-8-sig", "replace")
+    for one in (text, _ZEROS.sub(r"\1", text)):  # whether a line is one does not depend on its digits
+        try:
+            said = json.loads(one)
+        except (ValueError, RecursionError):
+            continue
+        return said if isinstance(said, dict) else None
+    return None
 
 
 def _step(said: dict[str, Any]) -> int | None:

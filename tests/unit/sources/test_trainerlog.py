@@ -1,6 +1,7 @@
 """Line logs of LLaMA-Factory and ms-swift: their clock, their evaluations, and how they begin again."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,11 @@ def test_a_training_that_is_begun_again_is_another_attempt(tmp_path):
     assert account(run).seconds["rework"] == 20.0
 
 
+def test_one_line_of_a_training_that_is_begun_again_stands_for_as_many_as_usual(tmp_path):
+    run = read(tmp_path, *(at(step, 2 * step) for step in range(10, 200, 10)), at(190, 17))
+    assert rows(run)[1] == (list(range(181, 191)), [1.7] * 10)
+
+
 def test_steps_that_no_line_tells_of_end_where_the_next_line_says(tmp_path):
     run = read(tmp_path, at(10, 20), at(20, 40), at(25, 51, epoch=1.0))
     assert rows(run)[0] == (list(range(1, 26)), [2.0] * 20 + [2.2] * 5)
@@ -124,7 +130,7 @@ def test_iterations_of_megatron_swift(tmp_path):
     assert rows(read(tmp_path, *lines))[0] == (list(range(1, 191)), [2.0] * 190)
 
 
-def long(tmp_path):
+def long():
     lines, seconds = [], 0
     for step in range(5, 1500, 5):
         seconds += 3 + step % 4
@@ -138,11 +144,34 @@ def long(tmp_path):
 
 
 def test_many_lines_at_once_say_what_each_says(tmp_path, monkeypatch):
-    lines = long(tmp_path)
+    lines = long()
     many = told(read(tmp_path, *lines))
     monkeypatch.setattr(_Lines, "extend", lambda *_: False)
     assert many == told(read(tmp_path, *lines))
     assert len(many) == 2
+
+
+def spoilt(lines, chance):
+    """Return lines of which some are left out, told again, put elsewhere or have another character."""
+    lines = list(lines)
+    for _ in range(chance.randrange(1, 9)):
+        place, at = chance.randrange(len(lines)), chance.randrange(60)
+        line = lines[place]
+        one = line[:at] + chance.choice('90. x-"{}:') + line[at + 1 :]
+        lines[place : place + 1] = chance.choice(
+            [[], [line, line], [one], [one], [line[:at]], [line, chance.choice(lines)]]
+        )
+    return lines
+
+
+def test_spoilt_lines_say_the_same_alone(tmp_path, monkeypatch):
+    def every():
+        runs = [read(tmp_path, *spoilt(long(), random.Random(seed))) for seed in range(60)]
+        return [(told(run), run.warnings) for run in runs]
+
+    many = every()
+    monkeypatch.setattr(_Lines, "extend", lambda *_: False)
+    assert many == every()
 
 
 @pytest.mark.parametrize(

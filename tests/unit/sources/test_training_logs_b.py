@@ -200,6 +200,12 @@ def test_hf_speeds_tell_how_long_a_state_took(tmp_path):
     run, ledger = of_text(HFTrainer(), tmp_path, state(entries[0], EVAL, entries[1], max_steps=90))
     assert ledger.seconds == {"productive": 10.5, "evaluation": 2.0}
     assert "saved at step 20 of 90" in said(run)
+    late = {"eval_runtime": 3.0, "step": 20}
+    _, ledger = of_text(HFTrainer(), tmp_path, state(entries[0], EVAL, entries[1], late, max_steps=90))
+    assert ledger.seconds == {"productive": 10.5, "evaluation": 5.0}
+    late = {"eval_runtime": 3.0, "step": 20, "train_speed(iter/s)": 1.25}
+    _, ledger = of_text(HFTrainer(), tmp_path, state(entries[0], EVAL, entries[1], late, max_steps=90))
+    assert ledger.seconds == {"productive": 11.0, "evaluation": 5.0}
     entries[1]["train_speed(iter/s)"] = 5.0
     _, ledger = of_text(HFTrainer(), tmp_path, state(*entries, max_steps=90))
     assert "begins anew" in ledger.unknown["R"]
