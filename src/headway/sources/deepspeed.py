@@ -16,6 +16,7 @@ from headway.sources.steps.columns import UNKNOWN
 from headway.sources.steps.line import MOMENT, moment
 from headway.sources.steps.lines import LONGEST, Bare, StepLines, bare, ending, holds
 from headway.sources.text import clean
+from headway.units import show_seconds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,7 @@ _PLAIN: Final = re.compile(
     rb"logging\.py:\d{1,6}:log_dist\] \[Rank 0\] step=(\d{1,18}), skipped=(\d{1,18}), lr=)" % {b"moment": MOMENT}
 )
 """The commonest lines by far, of which `_timer` and `_scheduled` would say the same."""
+_FRONT: Final = re.compile(rf"\[{MOMENT.decode()}\] \[[A-Z]{{4,8}}\] ")
 _WORLD: Final = re.compile(r"\b(?:dist_world_size=|world_size=|world_size \.{3,} *|world size: *)(\d{1,7})\b")
 _BATCH: Final = re.compile(r"\btrain_batch_size(?: \.{3,} *|['\"]?[:=] *)(\d{1,9})\b")
 _PER_DEVICE: Final = re.compile(r"--per_device_train_batch_size[ =](\d{1,9})")
@@ -61,6 +63,10 @@ _WARMUP: Final = 2
 """So many steps the timer leaves out of its mean."""
 _NEAR_NS: Final = 60 * NS_PER_S
 """The lines of the schedule and of the timer that tell of one step are not further apart."""
+_FAR: Final = 2.0
+"""Where lines lie so many times further apart than the timer says, a warning tells of it."""
+_COMPARED: Final = 3
+"""Of fewer pairs of lines nothing is said of that."""
 _AT_ONCE: Final = 1 << 16
 _PROCESSES: Final = 1 << 16
 """So many processes that exit are told apart at most."""
@@ -204,7 +210,16 @@ def _timer(log: Log, line: bytes, number: int) -> None:
     if found is None:
         log.steps.bad.add("no step, left out", number, "it is torn")
         return
+    said = Bare(_own(said.text, found.start()), said.rank)
     _add(log, said, number, int(found[1]), _rates(log, found[2], found[3], number))
+
+
+def _own(text: str, end: int | None = None) -> str:
+    """Return what DeepSpeed says in a line, up to a place in it: a bar of progress may stand in front."""
+    if text.startswith("["):
+        return text
+    fronts = [found.start() for found in _FRONT.finditer(text, 0, len(text) if end is None else end)]
+    return text[fronts[-1] :] if fronts else text
 
 
 def _rates(log: Log, mean: str | bytes, last: str | bytes | None, number: int) -> tuple[float, float]:
@@ -229,6 +244,7 @@ def _scheduled(log: Log, line: bytes, number: int) -> None:
         log.steps.bad.add("no step, left out", number, "it is torn")
         return
     log.skipped = max(log.skipped, int(found[2]))
+    said = Bare(_own(said.text, found.start()), said.rank)
     _add(log, said, number, int(found[1]), None)
 
 
@@ -252,7 +268,7 @@ def _says(line: bytes) -> bool:
 
 def _other(log: Log, line: bytes, number: int) -> None:
     steps = log.steps
-    text = bare(line).text
+    text = _own(bare(line).text)
     if _EVALUATES.search(text):
         steps.span("evaluation", line=number, at_ns=steps.stamp(text, number))
     elif found := _EXITS.search(text):
@@ -309,10 +325,28 @@ def tell(log: Log, devices: int | None = None) -> None:
     rate, mean = np.frombuffer(log.rates, np.float64).reshape(-1, 2).T
     for low in range(0, len(chosen), _AT_ONCE):
         some = chosen[max(low - 1, 0) : low + _AT_ONCE]  # with the line before them
-        took = _took(_Lines(step[some], at[some], rate[some], mean[some]), batch)
+        lines = _Lines(step[some], at[some], rate[some], mean[some])
+        took = _took(lines, batch)
+        if not low:
+            _compare(log, lines, took)
         new = some[1:] if low else some
         moved = step[new] + ahead[low : low + _AT_ONCE]
         log.steps.steps(moved, line=number[new], at=at[new], took=took[-len(new) :], rank=rank[new])
+
+
+def _compare(log: Log, lines: _Lines, took: NDArray[np.int64]) -> None:
+    """Warn if lines lie several times further apart than the timer says that steps took, as a rule."""
+    n_steps, apart = np.diff(lines.step), np.diff(lines.at)
+    good = (n_steps > 0) & (apart > 0) & (took[1:] > 0)
+    if np.count_nonzero(good) < _COMPARED:
+        return
+    each, own = float(np.median(apart[good] / n_steps[good])), float(np.median(took[1:][good]))
+    if each > _FAR * own:
+        log.steps.warnings.append(
+            f"its timer says that a step took {show_seconds(own / NS_PER_S)}, and its lines lie "
+            f"{show_seconds(each / NS_PER_S)} a step apart: the rest is unaccounted. Where a program starts the timer "
+            "again for each micro step and stops it once a step, it tells of the last micro step alone"
+        )
 
 
 class _Lines(NamedTuple):
