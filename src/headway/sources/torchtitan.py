@@ -47,7 +47,10 @@ _PLAIN: Final = re.compile(
 """The commonest line by far, of which `_Log.take` would say the same; all digits are the same to it."""
 _VALIDATED: Final = re.compile(r"\bvalidate step: *(\d{1,18})\b")
 _STARTS: Final = re.compile(r"\bTraining starts at step (\d{1,18})\b")
-_SAVED: Final = re.compile(r"\bFinished saving the checkpoint\b.{0,80}?\bin ([\d.]{1,20}) seconds")
+_SAVED: Final = re.compile(
+    r"\b(?:Finished (?:saving|(staging)) the checkpoint\b.{0,80}?|Last step checkpoint completed )\bin ([\d.]{1,20}) ?s"
+)
+_WRITTEN: Final = re.compile(r"\bFinished writing the checkpoint for step (\d{1,18}) in\b")
 _LAST: Final = re.compile(r"\bcheckpoint\b.{0,60}? at last step, step (\d{1,18})\b")
 _LOADED: Final = re.compile(r"\bFinished loading the checkpoint\b.{0,80}?\bin ([\d.]{1,20}) seconds")
 _MESH: Final = re.compile(r"\bdevice mesh with parallelism: (.{1,200})")
@@ -59,6 +62,7 @@ _MARKS: Final = (
     b"step:",
     b"Training starts at step",
     b"the checkpoint",
+    b"step checkpoint completed",
     b"at last step",
     b"device mesh",
     b"capacity: ",
@@ -151,9 +155,13 @@ class _Log:
             self.rare.append(Told(when, number, "evaluation", int(found[1]), -1, said.rank))
         elif found := _STARTS.search(text):
             self.rare.append(Told(when, number, "starts", int(found[1]), 0, said.rank))
-        elif found := _SAVED.search(text) or _LOADED.search(text):
-            kind = "checkpoint_save" if "saving" in found[0] else "checkpoint_restore"
-            self.rare.append(Told(when, number, kind, 0, seconds_ns(found[1]) or 0, said.rank))
+        elif found := _SAVED.search(text):
+            took = seconds_ns(found[2]) or 0
+            self.rare.append(Told(when, number, "checkpoint_save", 0, took, said.rank, is_staged=bool(found[1])))
+        elif found := _WRITTEN.search(text):
+            self.rare.append(Told(when, number, "written", int(found[1]), 0, said.rank))
+        elif found := _LOADED.search(text):
+            self.rare.append(Told(when, number, "checkpoint_restore", 0, seconds_ns(found[1]) or 0, said.rank))
         elif found := _LAST.search(text):
             self.rare.append(Told(when, number, "last", int(found[1]), 0, said.rank))
         else:

@@ -26,7 +26,17 @@ _SAME: Final = 2 * NS_PER_S
 
 @dataclass(slots=True, order=True)
 class Told:
-    """A line that tells of something else than steps; ``at`` is -1 where it has no time [ns since the Unix epoch]."""
+    """A line that tells of something else than steps.
+
+    Attributes:
+        at: When [ns since the Unix epoch], -1 where it has no time.
+        number: The line's number.
+        kind: What it tells: a category of a span that ended, how the program ended, or a kind of mark.
+        step: Of which step.
+        took: How long a span took [ns], -1 where it does not say.
+        rank: Who says it.
+        is_staged: Whether a save has only been copied aside and is written behind the training.
+    """
 
     at: int
     number: int
@@ -34,6 +44,7 @@ class Told:
     step: int = 0
     took: int = 0
     rank: int = -1
+    is_staged: bool = False
 
 
 class Rows(NamedTuple):
@@ -94,6 +105,7 @@ class Telling:
         self._with_loss = with_loss
         self._place = 0
         self._saved = -1
+        self._writes = any(one.kind == "written" for one in rare)
         self._before: tuple[int, int, int] | None = None
 
     def some(self, rows: Rows, first: int) -> None:
@@ -153,7 +165,9 @@ class Telling:
             self._steps.span(one.kind, line=one.number, at_ns=at_ns, took_ns=None if one.took < 0 else one.took)
         if one.kind == "last":
             return max(done, one.step)
-        if one.kind == "checkpoint_save":
+        if one.kind == "written":
+            self._steps.saved(one.step, line=one.number, at_ns=at_ns)
+        elif one.kind == "checkpoint_save" and not (one.is_staged and self._writes):
             self._steps.saved(max(done, 0), line=one.number, at_ns=at_ns)
         elif one.kind == "starts":
             self._steps.restored(one.step - 1, line=one.number, at_ns=at_ns)

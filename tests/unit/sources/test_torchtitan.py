@@ -97,3 +97,41 @@ def test_lines_of_ranks_at_once_and_one_by_one_say_the_same(seed, tmp_path, monk
     at_once = all_of(tmp_path, lines)
     monkeypatch.setattr(torchtitan, "_learn", lambda _line: None)
     assert all_of(tmp_path, lines) == at_once
+
+
+def saving(phase="saving", *, writes=False):
+    """Return a log of 20 steps of 2 s, that are saved in 3 s after 5 and 10, and in 4 s after the last one."""
+    lines = [line(0, "Starting job: x"), line(8, "Training starts at step 1")]
+    for number in range(1, 21):
+        second = 8 + 2 * number + 3 * (number > 5) + 3 * (number > 10)
+        lines.append(step(second, number))
+        if number in {5, 10}:
+            lines.append(line(second, f"{phase.capitalize()} the checkpoint."))
+            lines.append(line(second + 3, f"Finished {phase} the checkpoint in 3.00 seconds."))
+        if writes and number in {8, 14}:
+            of_step = {8: 5, 14: 10}[number]
+            lines.append(
+                line(second, f"Finished writing the checkpoint for step {of_step} in 9.00 seconds (async total).")
+            )
+    lines.append(line(54, f"{phase.capitalize()} the checkpoint."))
+    lines.append(line(54, "Saving a model only checkpoint in torch.bfloat16 at last step, step 20."))
+    return [*lines, line(58, "Last step checkpoint completed in 4.00s"), line(59, "Training completed")]
+
+
+@pytest.mark.parametrize("phase", ["saving", "staging"])
+def test_saves_are_read_whether_written_or_staged(phase, tmp_path):
+    run, ledger = of(tmp_path, saving(phase))
+    steps = ledger.seconds["productive"] + ledger.seconds["below_peak"]
+    beside = {name: ledger.seconds[name] for name in ("startup", "checkpoint_save", "shutdown")}
+    assert {**beside, "steps": steps} == pytest.approx(
+        {"startup": 8, "checkpoint_save": 10, "shutdown": 1, "steps": 40}
+    )
+    assert saved(run) == [5, 10, 20]
+
+
+def test_a_staged_save_is_durable_when_it_is_written(tmp_path):
+    run, ledger = of(tmp_path, saving("staging", writes=True))
+    assert ledger.seconds["checkpoint_save"] == pytest.approx(10)
+    assert saved(run) == [5, 10, 20]
+    at = [event.at / 1e9 for event in run.processes[0].events if type(event).__name__ == "Saved"]
+    assert [round(moment - at[0]) for moment in at] == [0, 15, 31]
