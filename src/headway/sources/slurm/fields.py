@@ -248,6 +248,31 @@ def nodes(text: str) -> list[str]:
     """
     if len(text) <= _LONGEST_NAME and _NODE.fullmatch(text):
         return [text]
+    names: list[str] = []
+    for pieces in _counted(text)[0]:
+        found = [""]
+        for spans in pieces:
+            parts = [part for span in spans for part in _named(span)]
+            found = [name + part for name in found for part in parts]
+        names += found
+    return names
+
+
+def n_nodes(text: str) -> int:
+    """Return how many names a list of nodes has.
+
+    Raises:
+        ValueError: As `nodes`.
+
+    Example:
+        >>> n_nodes("gpu[08-10,12],login1")
+        5
+    """
+    return _counted(text)[1]
+
+
+def _counted(text: str) -> tuple[list[list[list[_Span]]], int]:
+    """Return what the pieces of each item of a list of nodes stand for, and how many names these are."""
     items = [[_spans(piece) for piece in _PIECES.findall(item)] for item in _NODES.findall(text.strip())]
     n_names = 0
     for pieces in items:
@@ -259,14 +284,7 @@ def nodes(text: str) -> list[str]:
             raise ValueError(f"{text[:40]} are more nodes than any machine has")
         if sum(max(map(_length, spans)) for spans in pieces) > _LONGEST_NAME:
             raise ValueError(f"{text[:40]} is longer than the name of any node")
-    names: list[str] = []
-    for pieces in items:
-        found = [""]
-        for spans in pieces:
-            parts = [part for span in spans for part in _named(span)]
-            found = [name + part for name in found for part in parts]
-        names += found
-    return names
+    return items, n_names
 
 
 _Span = tuple[str, int, range]

@@ -27,11 +27,10 @@ Source: NVIDIA MIG User Guide, Supported GPUs and Supported MIG Profiles; NVIDIA
 _NAMED: Final = {"a30": 4, "pro6000": 4, "pro5000": 2, "pro4500": 2}
 """Into how many slices devices can be divided whose names have this in them; of all others, seven."""
 _NAME: Final = re.compile(r"(?<![a-z0-9])(?:a30|pro[ _-]?(?:6000|5000|4500))(?![a-z0-9])", re.IGNORECASE)
-_KIND: Final = re.compile(r"gres[/:]([A-Za-z]\w{0,30})(?![^,]*[:=]0+(?:,|$))", re.ASCII)
-_BARE_KIND: Final = re.compile(r"(?:^|,)([A-Za-z]\w{0,30}):(?![^,]*(?<!\d)0+(?:,|$))", re.ASCII)
+_KIND: Final = re.compile(r"(gres[/:])?([A-Za-z]\w{0,30})(?:[:=]|$)", re.ASCII)
 _NO_DEVICES: Final = frozenset(
     {"gpu", "gpumem", "gpuutil", "nvme", "ssd", "disk", "tmp", "tmpdisk", "tmpfs", "scratch", "lscratch", "localtmp"}
-    | {"nic", "hca", "craynetwork", "bandwidth", "VramPerGpu", "none"}
+    | {"nic", "hca", "craynetwork", "bandwidth", "VramPerGpu", "none", "N"}
 )
 """Generic resources that are no devices, or are told of GPUs."""
 _PARTS: Final = 28
@@ -115,7 +114,14 @@ def others(text: str) -> frozenset[str]:
         >>> sorted(others("npu:8(S:0-1),lscratch:100")), sorted(others("(null)"))
         (['npu'], [])
     """
-    found = _KIND.findall(text) if "=" in text or "gres" in text else _BARE_KIND.findall(_IN_BRACKETS.sub("", text))
+    if "gres" not in text and "=" in text:
+        return frozenset()
+    found = set()
+    for item in _IN_BRACKETS.sub("", text).split(","):
+        name, zeros = item.strip(), item.strip().rstrip("0")
+        match = _KIND.match(name)
+        if match and (match[1] or "=" not in text) and (zeros == name or zeros[-1:] not in {":", "="}):
+            found.add(match[2])
     return frozenset(found) - _NO_DEVICES
 
 

@@ -15,6 +15,7 @@ _JOB: Final = re.compile(r"\d{1,20}(?:_(?:\d+|\[.*))?(?:\+\d+)?(?:\.\S+)?", re.A
 _STEP: Final = re.compile(r"\d[\d_+]*\.(?:batch|extern|interactive|\d+)", re.ASCII)
 _NODE: Final = re.compile(r"[A-Za-z][\w.-]*(?:\[[\d,-]+\][\w.-]*)*", re.ASCII)
 _NODE_LIST: Final = re.compile(rf"{_NODE.pattern}(?:,{_NODE.pattern})*", re.ASCII)
+_COUNT: Final = re.compile(r"[1-9]\d{0,6}", re.ASCII)
 _GRES: Final = re.compile(r"\(null\)|gpu:\S+|gres[/:]gpu\S*")
 _LINES: Final = 200
 """So many lines of the beginning tell what columns are."""
@@ -154,10 +155,10 @@ def _n_nodes(columns: list[list[str]], running: list[int]) -> dict[int, str]:
     for at, column in enumerate(columns):
         if running and all(_NODE_LIST.fullmatch(column[row]) for row in running):
             try:
-                sizes.setdefault(tuple(len(fields.nodes(column[row])) for row in running), at)
+                sizes.setdefault(tuple(fields.n_nodes(column[row]) for row in running), at)
             except ValueError:
                 continue
-    numbers = [at for at in _where(columns, str.isdecimal) if all(cell.isascii() and int(cell) for cell in columns[at])]
+    numbers = _where(columns, _COUNT.fullmatch)
     numbers.sort(key=lambda at: sum(map(int, columns[at])))
     for size, at in sorted(sizes.items(), key=lambda one: -sum(one[0])):
         if fit := [number for number in numbers if tuple(int(columns[number][row]) for row in running) == size]:

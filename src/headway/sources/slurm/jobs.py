@@ -333,7 +333,7 @@ def _n_nodes(row: Row) -> int:
 def _n_listed(text: str) -> int:
     """Return how many nodes a list names, of which a reason may stand behind it, or in its place; 1 for none."""
     names = fields.whole(text).partition(" ")[0].partition("(")[0]
-    return 1 if fields.nothing(names) else max(len(fields.nodes(names)), 1)
+    return 1 if fields.nothing(names) else max(fields.n_nodes(names), 1)
 
 
 _N_LISTED: Final = fields.Short(_n_listed)

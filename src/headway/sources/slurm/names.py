@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,11 +27,24 @@ _OF_NODES: Final = """
     REASON RESERVATION ROOT S:C:T SHARE SOCKETS STATE THREADS TIMELIMIT TIMESTAMP TMP_DISK USER VERSION
     WEIGHT
 """
-_SQUEUE: Final = frozenset(_OF_JOBS.split())
-_SINFO: Final = frozenset(_OF_NODES.split())
-_JOBS: Final = ("JOBID", "ARRAY_JOB_ID")
 _SHORTEST: Final = 5
 """A name cut to less is none [characters]."""
+
+
+def _begun(names: Sequence[str]) -> Mapping[str, str]:
+    """Return names by themselves, and by what only one of them begins with."""
+    found: dict[str, str] = {}
+    for name in names:
+        for length in range(_SHORTEST, len(name)):
+            found[name[:length]] = "" if name[:length] in found else name
+    return {**found, **{name: name for name in names}}
+
+
+_SQUEUE: Final = _begun(_OF_JOBS.split())
+_SINFO: Final = _begun(_OF_NODES.split())
+_JOBS: Final = ("JOBID", "ARRAY_JOB_ID")
+_MOST, _LONGEST = 300, 60
+"""No header has more names, and no two of them are longer [characters]."""
 _TOKEN: Final = re.compile(r"NODELIST \(REASON\)|\S+")
 
 
@@ -43,7 +56,7 @@ def whole(names: Sequence[str]) -> list[str]:
         (['JOBID', 'TRES_PER_NODE', 'TIME', 'TRES_PER_'], ['HOSTNAMES', 'STATE'])
     """
     known = _known(" ".join(names))
-    return [_in_full(name, known) or name for name in names]
+    return [known.get(name) or name for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +89,13 @@ def apart(line: str) -> list[Name]:
     found: list[Name] = []
     for match in _TOKEN.finditer(line):
         token = match[0].replace(" ", "")
-        name = _in_full(token, known)
+        if len(found) > _MOST:
+            return []
+        name = known.get(token)
         ways = [
             (left, at, right)
-            for at in (range(2, len(token) - 1) if not name else ())
-            if (left := _in_full(token[:at], known)) and (right := _in_full(token[at:], known))
+            for at in (range(2, len(token) - 1) if not name and len(token) <= _LONGEST else ())
+            if (left := known.get(token[:at])) and (right := known.get(token[at:]))
         ]
         if len(ways) == 1:
             ((left, at, right),) = ways
@@ -90,13 +105,5 @@ def apart(line: str) -> list[Name]:
     return found
 
 
-def _known(line: str) -> frozenset[str]:
+def _known(line: str) -> Mapping[str, str]:
     return _SQUEUE if any(name in line for name in _JOBS) else _SINFO
-
-
-def _in_full(name: str, known: frozenset[str]) -> str:
-    """Return a name in full; nothing where it is none, or the beginning of several."""
-    if name in known:
-        return name
-    begun = [one for one in known if one.startswith(name)] if len(name) >= _SHORTEST else []
-    return begun[0] if len(begun) == 1 else ""

@@ -19,6 +19,9 @@ _OTHERS: Final = frozenset({"job", "raw", "elapsed", "elapsed_raw", "node"})
 _COUNTED: Final = re.compile(rb"(?:^|[,/])(?:gres[/:])?gpu(?:[:=][^,:=()]+)*[:=]\d+(?:\([^()]*\)?)?$")
 """What ends with GPUs and their number."""
 
+_TAIL: Final = 300
+"""So much of a cell is looked at [bytes]."""
+
 
 @dataclass(frozen=True)
 class Places:
@@ -75,7 +78,7 @@ class Places:
 
 def _is_cut(cell: bytes) -> bool:
     """Return whether a cell that fills its column is cut: not where it is a number, or ends with that of its GPUs."""
-    return not cell.isdigit() and not _COUNTED.search(cell)
+    return not cell.isdigit() and not _COUNTED.search(cell[-_TAIL:])
 
 
 def places(

@@ -16,7 +16,7 @@ _DATE: Final = re.compile(rb"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d 
 _CLUSTER: Final = re.compile(rb"CLUSTER: (\S{1,200})\s*")
 """What stands before the table of each cluster, where the command was asked for several."""
 _PROMPT: Final = re.compile(
-    rb"\s*(?:(?:[^|]{0,200}@[^|]{0,200})?[$#%>] +[A-Za-z]|s(?:acct|queue|info|control)(?: |\s*$))"
+    rb"\s*(?:(?:[^|]{0,80}@[^|]{0,80})?[$#%>] +[A-Za-z]|s(?:acct|queue|info|control)(?: |\s*$))"
 )
 """What stands before a table that was taken from a terminal: the command."""
 _MOST_LINES: Final = 1000

@@ -214,7 +214,7 @@ def header(line: bytes) -> Header | None:
     if text.upper() == text:
         names = slurm_names.whole(names)
         if not between[1]:
-            placed = slurm_names.apart(line.decode())
+            placed = slurm_names.apart(line.decode().rstrip("\r\n"))
             names = [name.full for name in placed]
     if not (kind := _kind(names)):
         return _loose(text)
