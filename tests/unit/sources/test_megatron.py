@@ -243,3 +243,10 @@ def test_a_clock_in_seconds_at_the_end_of_the_line(tmp_path, monkeypatch):
     assert run.processes[0].rows.end.tolist() == [1_706_860_208_500_000_000 + n * 10**9 for n in range(1, 30)]
     assert account(run).runtime == pytest.approx(1)
     assert not any("zone" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize("interval", ["log_interval: 10", "  log_interval ............. 10", "    log_interval: 10"])
+def test_the_interval_of_a_single_line_is_in_the_configuration(interval, tmp_path):
+    run = load(tmp_path / "log", [interval, iteration(10, 60.0)])
+    assert run.processes[0].rows.step.tolist() == list(range(1, 11))
+    assert account(run).seconds["productive"] == pytest.approx(20)

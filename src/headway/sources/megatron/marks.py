@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LOOKED_AT: Final = 1 << 13
 """So much of the end of a line is looked at for what is no iteration [bytes]."""
 _WORLD: Final = re.compile(r"using world size: *(\d{1,7})")
-_INTERVAL: Final = re.compile(r"^\s*log_interval \.{2,} *(\d{1,9})\s*$")
+_INTERVAL: Final = re.compile(r"^\s*log_interval(?: \.{2,} *|: *)(\d{1,9})\s*$")
 _SAVING: Final = re.compile(r"\bsaving checkpoint at iteration +\d")
 _BEHIND: Final = re.compile(r"scheduled an async checkpoint save at iteration +(\d{1,18})")
 _SAVED: Final = re.compile(r"successfully saved (?:local )?checkpoint (?:from|at) iteration +(\d{1,18})")
@@ -29,8 +29,8 @@ _SPANS: Final = {
 }
 _WAIT: Final = "batch-generator"
 _OTHERS: Final = (
-    b"using world size", b"log_interval ..", b"saved checkpoint", b"checkpoint from", b"random weights",
-    b"saving checkpoint at", b"async checkpoint save at", b"saved local checkpoint",
+    b"using world size", b"log_interval ..", b"log_interval: ", b"saved checkpoint", b"checkpoint from",
+    b"random weights", b"saving checkpoint at", b"async checkpoint save at", b"saved local checkpoint",
     b"start from random", b"Compilation time", b"datetime:", b"save-checkpoint", b"load-checkpoint",
     b"evaluate .", b"| evaluate", b"batch-generator:", b"validation loss at", b"exiting program",
 )  # fmt: skip
