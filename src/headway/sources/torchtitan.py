@@ -17,6 +17,7 @@ from headway.sources.asked import Asked
 from headway.sources.steps.front import ranks
 from headway.sources.steps.lines import StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
+from headway.sources.torchtitan_evaluated import Evaluated
 from headway.sources.torchtitan_told import Rows, Telling, Told, apart, of_one
 from headway.sources.zone import in_order
 
@@ -57,6 +58,7 @@ _MESH: Final = re.compile(r"\bdevice mesh with parallelism: (.{1,200})")
 _OLD_MESH: Final = re.compile(r"\bBuilding \d-D device mesh with \[[^\]]{0,200}\], \[([\d, ]{1,60})\]")
 _DEGREE: Final = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d{1,7})\b")
 _CAPACITY: Final = re.compile(r"\b[A-Z]{2,8} capacity: (.{1,80}?) with [\d.]+GiB memory")
+_FRONT: Final = "[titan] "
 _AT_ONCE: Final = 1 << 16
 _MARKS: Final = (
     b"step:",
@@ -105,7 +107,7 @@ def _learn(line: bytes) -> Spans | None:
     """Return where step, mfu, rank and the parts of the time are; see `headway.sources.steps.lines.StepLines.read`."""
     if not _says(line):
         return () if ending(line) is None else None
-    if (found := _PLAIN.match(line)) is None:
+    if line.count(_FRONT.encode()) > 1 or (found := _PLAIN.match(line)) is None:
         return None
     names = ("step", "mfu", "rank", "year", "month", "day", "hour", "minute", "second")
     return (*(found.span(name) if found[name] else (0, 0) for name in names), (0, 0))
@@ -143,7 +145,7 @@ class _Log:
     def _take(self, line: bytes, number: int) -> None:
         """Read a line that may tell of something."""
         said = bare(line)
-        text = said.text
+        text = said.text[max(said.text.rfind(_FRONT), 0) :]  # it may be glued to a line of another's
         at = self.steps.stamp(text, number)
         self.last = when = self.last if at is None else at
         if found := _STEP.search(text):
@@ -201,29 +203,24 @@ class _Log:
             at, line, step, rank, mfu = at[order], line[order], step[order], rank[order], mfu[order]
         mine = sorted(one for one in self.rare if one.rank in {main, -1} or main == -1)
         rare = [*{(one.at, one.kind, one.step, one.took, one.at < 0 and one.number): one for one in mine}.values()]
-        at, line, step, rank, mfu = of_one(Rows(at, line, step, rank, mfu), rare)
-        own = slice(*np.searchsorted(rank, [main, main + 1]).tolist())
-        self._evaluations(rare, at[own], step[own])
         rare = apart(rare)
+        rows = Evaluated(of_one(Rows(at, line, step, rank, mfu), rare), rare, main).rows()
         mfu_good = bool(len(mfu)) and bool(((mfu >= 0) & (mfu <= 1)).all())
         if not mfu_good:
             self.steps.warnings.append(
                 "not every line has an mfu from 0 to 100 %: what was below the peak is not known"
             )
+        if any(one.name == "unaccounted" for one in rare):
+            self.steps.warnings.append(
+                "an evaluation before any step is logged took one time together with the compilation: it is counted as "
+                "unaccounted"
+            )
         telling = Telling(self.steps, rare, main, with_loss=mfu_good)
-        for low in range(0, len(at), _AT_ONCE):
+        for low in range(0, len(rows.at), _AT_ONCE):
             part = slice(max(low - 1, 0), low + _AT_ONCE)  # with the line before them
-            rows = Rows(at[part], line[part], step[part], rank[part], mfu[part])
-            telling.some(rows, 1 if low else 0)
+            telling.some(rows.take(part), 1 if low else 0)
         telling.rest()
         self.told, self.mfu = array("q"), array("d")
-
-    def _evaluations(self, rare: list[Told], at: Ints, step: Ints) -> None:
-        """Let each evaluation begin with the line of its own step, which is logged just before it."""
-        for one in rare:
-            place = int(np.searchsorted(at, one.at, "right")) - 1
-            if one.kind == "evaluation" and one.at >= 0 and place >= 0 and step[place] == one.step:
-                one.took = one.at - int(at[place])
 
 
 def _share(text: str | None) -> float:

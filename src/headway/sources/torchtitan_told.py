@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+BEGINS: Final = ("starts", "banner")
+"""What tells that a program began."""
 _SAME: Final = 2 * NS_PER_S
 """Ranks tell of a step at the same time: within half of that, or of the time to the nearest other line [ns]."""
 
@@ -36,6 +38,8 @@ class Told:
         took: How long a span took [ns], -1 where it does not say.
         rank: Who says it.
         is_staged: Whether a save has only been copied aside and is written behind the training.
+        name: The category of the span, if it is not what it tells.
+        inferred: Whether its length was worked out from other times.
     """
 
     at: int
@@ -45,6 +49,8 @@ class Told:
     took: int = 0
     rank: int = -1
     is_staged: bool = False
+    name: str = ""
+    inferred: bool = False
 
 
 class Rows(NamedTuple):
@@ -55,6 +61,10 @@ class Rows(NamedTuple):
     step: Ints
     rank: Ints
     mfu: NDArray[np.float64]
+
+    def take(self, which: slice | NDArray[np.bool_]) -> Rows:
+        """Return some of them."""
+        return Rows(self.at[which], self.line[which], self.step[which], self.rank[which], self.mfu[which])
 
 
 def of_one(rows: Rows, rare: Sequence[Told]) -> Rows:
@@ -75,23 +85,30 @@ def of_one(rows: Rows, rare: Sequence[Told]) -> Rows:
     near = np.minimum(np.append(apart, _SAME), np.insert(apart, 0, _SAME))
     run = np.cumsum(begins) - 1
     since = rows.at[first][run]
-    begun = np.array([one.at for one in rare if one.kind in {"starts", "banner"}], np.int64)
+    begun = np.array([one.at for one in rare if one.kind in BEGINS], np.int64)
     same = np.searchsorted(begun, since, "right") == np.searchsorted(begun, rows.at, "right")
     kept = begins | ~same | (2 * (rows.at - since) >= near[run])
-    return Rows(*(column[kept] for column in rows))
+    return rows.take(kept)
 
 
 def apart(rare: Sequence[Told]) -> list[Told]:
-    """Return other lines, in the order of time, without the spans that other ranks tell of at the same time."""
-    until: dict[str, int] = {}
+    """Return other lines, in the order of time, without spans that other ranks tell of too: the last of them counts."""
+    since: dict[str, int] = {}
+    evaluated: set[int] = set()
     kept = []
-    for one in rare:
-        if one.took > 0 and one.at >= 0:
-            if one.at - one.took < until.get(one.kind, -1):
+    for one in reversed(rare):
+        if one.kind in BEGINS:
+            evaluated.clear()
+        elif one.kind == "evaluation" and one.at >= 0:
+            if one.step in evaluated:
                 continue
-            until[one.kind] = one.at
+            evaluated.add(one.step)
+        elif one.took > 0 and one.at >= 0:
+            if one.kind in since and one.at > since[one.kind]:
+                continue
+            since[one.kind] = one.at - one.took
         kept.append(one)
-    return kept
+    return kept[::-1]
 
 
 class Telling:
@@ -162,7 +179,9 @@ class Telling:
         """Give a line that is no step's to the steps' log; return the last step that is known to be done after it."""
         at_ns = None if one.at < 0 else one.at
         if one.kind in {"evaluation", "checkpoint_save", "checkpoint_restore"}:
-            self._steps.span(one.kind, line=one.number, at_ns=at_ns, took_ns=None if one.took < 0 else one.took)
+            took = None if one.took < 0 else one.took
+            name = one.name or one.kind
+            self._steps.span(name, line=one.number, at_ns=at_ns, took_ns=took, inferred=one.inferred)
         if one.kind == "last":
             return max(done, one.step)
         if one.kind == "written":
@@ -228,7 +247,7 @@ class Spent:
         low, high = bisect_right(self._spans_at, begin), bisect_right(self._spans_at, at)
         spans = self._spans[low:high]
         beside = sum(one.took for one in spans)
-        evaluated = sum(one.took for one in spans if one.kind == "evaluation")
+        logged = max([begin, *(one.at for one in spans if one.kind == "evaluation")])  # what an mfu is since
         if beside > at - begin:  # they cannot all have been between the two lines
             return begin, count if first else 0, (at - begin) // count if first else None, 0
         # What was done right after the line before is ahead of the steps, else among them: it takes its own time.
@@ -239,6 +258,6 @@ class Spent:
                 break
             ahead = max(ahead, one.at)
         own = at - ahead - (beside if ahead == begin else 0)
-        lost = own - round(mfu * (at - begin - evaluated)) if math.isfinite(mfu) else 0
+        lost = own - round(mfu * (at - logged)) if math.isfinite(mfu) else 0
         timed = first or ahead > begin
         return begin, count if timed else 0, own // count if timed else None, lost // count

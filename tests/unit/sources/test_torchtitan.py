@@ -135,3 +135,97 @@ def test_a_staged_save_is_durable_when_it_is_written(tmp_path):
     assert saved(run) == [5, 10, 20]
     at = [event.at / 1e9 for event in run.processes[0].events if type(event).__name__ == "Saved"]
     assert [round(moment - at[0]) for moment in at] == [0, 15, 31]
+
+
+def evaluated(second, number, front="[titan]"):
+    return line(second, f"validate step: {number:2}  loss: 12.4699  memory: 69.81GiB(88.17%)  tps: 74,599", front)
+
+
+def test_an_evaluation_after_a_step_that_is_not_logged_is_what_the_steps_before_it_leave(tmp_path):
+    lines = [line(0, "Training starts at step 1"), step(10, 10), evaluated(17, 15), step(22, 20), step(32, 30)]
+    _, ledger = of(tmp_path, lines)
+    assert ledger.seconds == pytest.approx({"evaluation": 2, "productive": 12, "below_peak": 18})
+    assert ledger.steps.executed == 30
+    assert ledger.inferred == {"evaluation"}
+
+
+def test_steps_among_evaluations_and_saves_have_the_length_of_those_after_them(tmp_path):
+    lines = [line(0, "Training starts at step 1"), step(10, 10), evaluated(14, 12)]  # 2 s of steps, 2 s
+    lines += [line(20, "Finished saving the checkpoint in 3.00 seconds."), evaluated(21, 15)]  # 3 s of steps, 3 s, 1 s
+    lines += [
+        line(25, "Finished saving the checkpoint in 2.00 seconds."),
+        step(28, 20),
+        step(38, 30),
+    ]  # 5 s of steps, 2 s
+    run, ledger = of(tmp_path, lines)
+    steps = ledger.seconds["productive"] + ledger.seconds["below_peak"]
+    beside = {name: ledger.seconds[name] for name in ("evaluation", "checkpoint_save")}
+    assert {**beside, "steps": steps} == pytest.approx({"evaluation": 3, "checkpoint_save": 5, "steps": 30})
+    assert saved(run) == [15, 15]
+
+
+def test_an_evaluation_before_any_step_is_logged_is_not_told_from_the_compilation(tmp_path):
+    lines = [line(0, "Starting job: x"), line(5, "Training starts at step 1"), evaluated(58, 1), step(77, 20)]
+    run, ledger = of(tmp_path, [*lines, step(97, 40), step(117, 60)])
+    assert ledger.seconds == pytest.approx({"startup": 5, "unaccounted": 52, "productive": 24, "below_peak": 36})
+    assert ledger.steps.executed == 60
+    assert "together with the compilation" in said(run)
+
+
+def test_a_last_evaluation_follows_steps_as_long_as_usual(tmp_path):
+    lines = [line(0, "Training starts at step 1"), step(10, 10), step(20, 20), evaluated(28, 25)]
+    _, ledger = of(tmp_path, lines)
+    assert ledger.seconds == pytest.approx({"evaluation": 3, "productive": 10, "below_peak": 15})
+    assert ledger.steps.executed == 25
+
+
+def test_after_an_evaluation_an_mfu_is_of_the_time_since(tmp_path):
+    lines = [line(0, "Training starts at step 1"), step(10, 10), step(20, 20)]
+    lines += [line(25, "Finished saving the checkpoint in 5.00 seconds."), evaluated(28, 20), step(38, 30)]
+    _, ledger = of(tmp_path, lines)
+    assert ledger.seconds == pytest.approx({"checkpoint_save": 5, "evaluation": 3, "productive": 12, "below_peak": 18})
+
+
+def test_a_line_behind_another_that_has_no_end_has_its_own_time(tmp_path):
+    begin = "2025-06-04 08:51:11.330 | WARNING | my.loader:maybe_log:215 - a sample of " + 100 * "words "
+    lines = [line(0, "Training starts at step 1"), step(10, 10), begin + evaluated(17, 15), begin + step(22, 20)]
+    _, ledger = of(tmp_path, lines)
+    assert ledger.seconds == pytest.approx({"evaluation": 2, "productive": 8, "below_peak": 12})
+
+
+def test_evaluations_of_ranks_that_do_not_say_who_they_are_are_one(tmp_path):
+    lines = [line(0.001 * k, "Training starts at step 1") for k in range(4)]
+    for text in (step, evaluated, step):
+        second, number = {0: (10, 10)}.get(len(lines) - 4, (17, 15) if text is evaluated else (22, 20))
+        lines += [text(second + 0.001 * k, number) for k in range(4)]
+    _, ledger = of(tmp_path, lines)
+    assert ledger.seconds["evaluation"] == pytest.approx(2, abs=0.01)
+    assert ledger.steps.executed == 20
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_evaluations_and_saves_anywhere_leave_no_time_out(seed, tmp_path, monkeypatch):
+    chance, second = random.Random(seed), 5.0
+    lines = [line(0, "Starting job: x"), line(second, "Training starts at step 1")]
+    every = chance.choice([1, 5, 10])
+    spent = {"checkpoint_save": 0.0, "evaluation": 0.0}
+    for number in range(1, 101):
+        second += 1
+        if number % every == 0:
+            lines.append(step(second, number))
+        if chance.random() < 0.05:
+            spent["checkpoint_save"] += 3
+            lines.append(line(second := second + 3, "Finished saving the checkpoint in 3.00 seconds."))
+        if number > 10 and chance.random() < 0.05:
+            spent["evaluation"] += 2
+            lines.append(evaluated(second := second + 2, number))
+    monkeypatch.setattr(torchtitan, "_AT_ONCE", 16)
+    _, ledger = of(tmp_path, lines)
+    at_once = all_of(tmp_path, lines)
+    assert ledger.seconds.get("evaluation", 0) == pytest.approx(spent["evaluation"], abs=0.5)
+    assert ledger.seconds.get("checkpoint_save", 0) == pytest.approx(spent["checkpoint_save"], abs=0.01)
+    assert sum(ledger.seconds.values()) == pytest.approx(second, abs=10)
+    chance.shuffle(lines)
+    assert of(tmp_path, lines)[1].seconds == pytest.approx(ledger.seconds)
+    monkeypatch.setattr(torchtitan, "_learn", lambda _line: None)
+    assert all_of(tmp_path, sorted(lines, key=lambda text: text[8:31])) == at_once

@@ -738,15 +738,6 @@ def test_titan_a_save_among_the_steps_takes_its_own_time(tmp_path):
     assert sum(ledger.seconds.values()) == pytest.approx(32)
 
 
-def test_titan_an_evaluation_after_a_step_that_is_not_logged_is_said(tmp_path):
-    text = (
-        titan(0, "Training starts at step 1") + titan_step(10, 10) + titan(17, "validate step: 15  loss:  8.1  tps: 9")
-    )
-    run, ledger = of_text(TorchTitan(), tmp_path, text + titan_step(22, 20))
-    assert "evaluation" not in ledger.seconds
-    assert "evaluation" in said(run)
-
-
 @pytest.mark.parametrize("mfu", ["nan%", "140.00%", "-3%", "x%"])
 def test_titan_without_a_good_mfu_p_is_unknown(tmp_path, mfu):
     run, ledger = of_text(TorchTitan(), tmp_path, titan_step(10, 1) + titan_step(20, 2, mfu) + titan_step(30, 3))
