@@ -28,6 +28,8 @@ _FEW: Final = 32
 """Fewer records are not worth columns."""
 _ODD: Final = 8
 """Where more than one record in so many is odd, neither."""
+_FLAGS: Final = 256
+"""So much room is for what is told beside a number: two bits, and the place of a list."""
 _WAITS, _LIVES, _ENDED = range(3)
 
 
@@ -41,7 +43,8 @@ class _Told:
         labels: As `headway.ledger.jobs.Jobs.add_columns` has them.
         kind: Whether it waits, holds its devices, or has ended.
         milli: Devices in thousandths.
-        bare, sliced, others: Which name no resource, slices of devices, or only others than GPUs.
+        bare, sliced: Which name no resource, or slices of devices.
+        others: The places of the lists of other resources than GPUs in `Columns.others`, where they name no GPU.
         submit, start, end, eligible, elapsed: In nanoseconds, as Slurm has them.
         local: Which of the moments that count have no zone.
         timed: Which name a beginning or an end.
@@ -55,7 +58,7 @@ class _Told:
     milli: Ints
     bare: Which
     sliced: Which
-    others: Which
+    others: Ints
     submit: Ints
     start: Ints
     end: Ints
@@ -84,6 +87,9 @@ class Columns:
     Args:
         attempts: Where the jobs go.
         one: Reads one record: the number of its line, and what it says.
+
+    Attributes:
+        others: The lists of other resources than GPUs that records without a GPU name; of none first.
     """
 
     def __init__(self, attempts: Attempts, one: Callable[[int, dict[str, str]], None]) -> None:
@@ -93,6 +99,7 @@ class Columns:
         self._labels = fields.Short(self._label)
         self._clusters = fields.Short(self._cluster)
         self._lengths = fields.Short(cells.length, 1 << 16)
+        self.others: list[frozenset[str]] = [frozenset()]
         self._sizes: dict[tuple[str, ...], fields.Short[bytes, int]] = {}
 
     def take(self, records: Records) -> None:
@@ -174,7 +181,9 @@ class Columns:
             attempts.counts["sized"] += int(sure.sum())
             attempts.counts["gpus"] += int((sure & (told.milli > 0)).sum())
             attempts.counts["bare"] += int((sure & told.bare).sum())
-            attempts.counts["others"] += int((sure & told.others).sum())
+            attempts.counts["others"] += int((sure & (told.others > 0)).sum())
+            for place in np.unique(told.others[sure]).tolist():
+                attempts.others |= self.others[place]
         early = sure & told.ran & (told.submit != UNTOLD) & (told.milli > 0)
         early &= (told.eligible != UNTOLD) & (told.eligible > told.submit)
         begun = np.minimum(told.eligible, np.maximum(told.start, told.submit))
@@ -235,10 +244,10 @@ class Columns:
             return np.fromiter(map(int, column), np.int64, len(column)) * NS_PER_S
         return np.fromiter(map(self._lengths.__getitem__, column), np.int64, len(column))
 
-    def _size(self, named: Mapping[str, int], columns: list[tuple[bytes, ...]]) -> tuple[Ints, Which, Which, Which]:
-        """Return devices in thousandths, below none where unsure, and which records are bare, sliced, or of others."""
+    def _size(self, named: Mapping[str, int], columns: list[tuple[bytes, ...]]) -> tuple[Ints, Which, Which, Ints]:
+        """Return devices in thousandths, below none where unsure, and what else is said of resources."""
         sizing, n = _sizing(named), len(columns[0])
-        sizes = np.full(n, 8000 * (self._attempts.devices or 1))
+        sizes = np.full(n, 1000 * _FLAGS * (self._attempts.devices or 1))
         if sizing:
             known = self._sizes.setdefault(sizing, fields.Short(partial(self._size_of, sizing)))
             keys = map(b"\0".join, zip(*(columns[named[name]] for name in sizing), strict=True))
@@ -246,10 +255,10 @@ class Columns:
         for name in {"nodes", "n_nodes"} & named.keys() - {*sizing}:
             if b"+" in b"".join(columns[named[name]]):
                 sizes[[cell.rstrip().endswith(b"+") for cell in columns[named[name]]]] = cells.UNSURE
-        return sizes // 8, sizes % 2 == 1, sizes // 2 % 2 == 1, sizes // 4 % 2 == 1
+        return sizes // _FLAGS, sizes % 2 == 1, sizes // 2 % 2 == 1, sizes % _FLAGS // 4
 
     def _size_of(self, sizing: tuple[str, ...], key: bytes) -> int:
-        """Return devices in thousandths, times eight, and one more for no resource, two for slices, four for others."""
+        """Return devices in thousandths, times `_FLAGS`, and what else is said of resources."""
         row = {name: cells.text(cell) for name, cell in zip(sizing, key.split(b"\0"), strict=True)}
         try:
             for text in row.values():
@@ -257,7 +266,10 @@ class Columns:
             milli, bare, sliced, others = self._attempts.size(row)
         except (ValueError, fields.CutError):
             return cells.UNSURE
-        return milli * 8 + bare + 2 * sliced + 4 * others
+        if others not in self.others and len(self.others) < _FLAGS // 4:
+            self.others.append(others)
+        place = self.others.index(others) if others in self.others else len(self.others) - 1
+        return milli * _FLAGS + bare + 2 * sliced + 4 * place
 
 
 def _sizing(named: Mapping[str, int]) -> tuple[str, ...]:

@@ -120,7 +120,11 @@ def others(text: str) -> frozenset[str]:
     for item in _IN_BRACKETS.sub("", text).split(","):
         name, zeros = item.strip(), item.strip().rstrip("0")
         match = _KIND.match(name)
-        if match and (match[1] or "=" not in text) and (zeros == name or zeros[-1:] not in {":", "="}):
+        if (
+            match
+            and (match[1] or ("=" not in text and ":" in name))
+            and (zeros == name or zeros[-1:] not in {":", "="})
+        ):
             found.add(match[2])
     return frozenset(found) - _NO_DEVICES
 

@@ -193,13 +193,14 @@ class Attempts:
         self.sliced |= sliced
         self.counts["gpus"] += found > 0
         self.counts["bare"] += bare
-        self.counts["others"] += others
+        self.counts["others"] += bool(others)
+        self.others |= others
         return found
 
-    def size(self, row: Row) -> tuple[int, bool, bool, bool]:
+    def size(self, row: Row) -> tuple[int, bool, bool, frozenset[str]]:
         """Return the devices that a record tells, in thousandths.
 
-        Beside them, whether it names no resource at all, slices of devices, or only others than GPUs.
+        Beside them, whether it names no resource at all, or slices of devices, and of one without GPUs what others.
 
         Raises:
             CutError: A list of resources is cut.
@@ -218,8 +219,7 @@ class Attempts:
         others = frozenset[str]()
         if not found:
             others = others.union(*(gpus.others(row.get(name, "")) for name in DEVICES))
-            self.others |= others
-        return found, not found and all(count is None for count in named), sliced, bool(others)
+        return found, not found and all(count is None for count in named), sliced, others
 
     def _add_step(self, key: str, step: str, row: Row) -> None:
         """Note a step, in case its job has no record of its own."""
