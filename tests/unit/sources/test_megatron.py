@@ -250,3 +250,38 @@ def test_the_interval_of_a_single_line_is_in_the_configuration(interval, tmp_pat
     run = load(tmp_path / "log", [interval, iteration(10, 60.0)])
     assert run.processes[0].rows.step.tolist() == list(range(1, 11))
     assert account(run).seconds["productive"] == pytest.approx(20)
+
+
+def below(n, second, late=2.0):
+    def front(at):
+        return f"[2024-05-06 07:{int(at) // 60:02d}:{at % 60:06.3f}] [INFO] [".replace(".", ",")
+
+    return [
+        f"{front(second)}logging.py:96:log_dist] [Rank 0] step={n}, skipped=0, lr=[1e-7], mom=[(0.9, 0.999)]",
+        f"{front(second + late)}timer.py:260:stop] epoch=0/micro_step={n}/global_step={n}, RunningAvgSamplesPerSec=7.5",
+        iteration(n, 0, 10.0).split("] ")[1],
+    ]
+
+
+def test_the_later_line_of_deepspeed_is_the_time_of_an_iteration(tmp_path, monkeypatch):
+    path, lines = tmp_path / "log", []
+    for n in range(1, 40):
+        lines += below(n, 10.0 * n - (2 if n % 2 else 1), 2.0 if n % 2 else 1.0)
+    path.write_text("\n".join(lines) + "\n")
+    run = told(path, monkeypatch)
+    assert set(np.diff(run.processes[0].rows.end).tolist()) == {10**10}
+    assert not any("took longer" in warning for warning in run.warnings)
+
+
+def test_a_timer_of_deepspeed_that_counts_from_zero_again_dates_no_other_iteration(tmp_path):
+    lines = []
+    for n in range(101, 109):
+        one, two, three = below(n, 10.0 * n - 1000)
+        lines += [one, two.replace(f"global_step={n}", f"global_step={n - 100}"), three]
+    run = load(tmp_path / "log", lines)
+    assert set(np.diff(run.processes[0].rows.end).tolist()) == {10**10}
+
+
+def test_an_evaluation_that_ran_out_of_time_is_one(tmp_path):
+    lines = [iteration(1, 2.0), iteration(2, 4.0), "Exiting during evaluation, timelimit reached", iteration(3, 14.0)]
+    assert account(load(tmp_path / "log", lines)).seconds["evaluation"] == 8

@@ -52,6 +52,9 @@ _REACH: Final = 600
 """So far before its elapsed time an iteration is named, and so far behind it what was skipped [characters]."""
 _SKIPPED: Final = re.compile(r"number[ _]of[ _](skipped|nan)[ _]iterations[:=] *(\d{1,18})")
 _SCHEDULED: Final = re.compile(r"\bstep=(\d{1,18}), skipped=\d")
+_CLOCKED: Final = re.compile(r"(?:\bglobal_step=|\b\d{1,18}/)(\d{1,18}), (?:RunningAvg)?SamplesPerSec=")
+BELOW: Final = (b", skipped=", b"SamplesPerSec=")
+"""What lines of DeepSpeed hold that tell of a step."""
 
 
 def tells(line: bytes) -> bool:
@@ -153,8 +156,15 @@ def _iterated(log: Log, samples: str | None, behind: str) -> None:
 
 
 def scheduled(log: Log, line: bytes, number: int) -> None:
-    """Keep when DeepSpeed, below Megatron, ended a step: the line of the iteration may have no time."""
+    """Keep when DeepSpeed, below Megatron, ended a step: the line of the iteration may have no time.
+
+    Where its timer tells of the same step, that line is later, and nearer to the end of the iteration.
+    """
     text = bare(line).text
     if found := _SCHEDULED.search(text):
         at_ns = log.steps.stamp(text, number)
         log.scheduled = None if at_ns is None else (int(found[1]), at_ns)
+    elif (found := _CLOCKED.search(text)) and (at_ns := log.steps.stamp(text, number)) is not None:
+        step = int(found[1])
+        if log.scheduled is None or step >= log.scheduled[0]:
+            log.scheduled = (step, at_ns)

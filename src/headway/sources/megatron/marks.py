@@ -33,6 +33,7 @@ _OTHERS: Final = (
     b"random weights", b"saving checkpoint at", b"async checkpoint save at", b"saved local checkpoint",
     b"start from random", b"Compilation time", b"datetime:", b"save-checkpoint", b"load-checkpoint",
     b"evaluate .", b"| evaluate", b"batch-generator:", b"validation loss at", b"exiting program",
+    b"Exiting during evaluation",
 )  # fmt: skip
 
 
@@ -59,7 +60,7 @@ def other(log: Log, line: bytes, number: int) -> None:
         return
     elif found := _COMPILED.search(text):
         steps.span("compile", line=number, at_ns=steps.stamp(text, number), took_ns=seconds_ns(found[1]))
-    elif "validation loss at" in text:
+    elif "validation loss at" in text or "during evaluation" in text:
         steps.stamp(text, number)
         if "evaluation" not in log.between.timed:
             log.between.untold.setdefault("evaluation", (number, None, None))

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headway.sources.megatron import marks
-from headway.sources.megatron.iterations import LINE, MARK, iterations, learn, many, scheduled, tells
+from headway.sources.megatron.iterations import BELOW, LINE, MARK, iterations, learn, many, scheduled, tells
 from headway.sources.megatron.log import Log, flush
 from headway.sources.steps.lines import StepLines, ending, holds
 from headway.sources.text import clean
@@ -54,7 +54,7 @@ def read(path: Path) -> Log:
     def take(number: int, line: bytes) -> None:
         if tells(line):
             iterations(log, line, number)
-        elif b", skipped=" in line:
+        elif BELOW[0] in line or BELOW[1] in line:
             scheduled(log, line, number)
         elif marks.says(line):
             marks.other(log, line, number)
@@ -70,4 +70,4 @@ def _learn(line: bytes) -> Spans | None:
     """Return where the numbers of a line are, see `headway.sources.steps.lines.StepLines.read`."""
     if tells(line):
         return learn(line)
-    return None if b", skipped=" in line or marks.says(line) or ending(line) is not None else ()
+    return None if BELOW[0] in line or BELOW[1] in line or marks.says(line) or ending(line) is not None else ()
