@@ -234,7 +234,12 @@ class OnClock:
         """Return for each other line how many lines of steps come before it."""
         moments = [one.at for one in self._told]
         rows = zip(self._told, search(self._at, moments), search(self._at, moments, "right"), strict=True)
-        return [low + int((self._line[low:high] < one.number).sum()) for one, low, high in rows]
+        places, same, own = [], (0, 0), self._line[:0]
+        for one, low, high in rows:  # many may be of one moment
+            if same != (low, high):
+                same, own = (low, high), np.sort(self._line[low:high])
+            places.append(low + int(np.searchsorted(own, one.number)))
+        return places
 
     def _infer(self, place: int, some: Sequence[Told], beside: int, goes_on: NDArray[np.bool_]) -> int:
         """Say how long took what ended before a line, of which nothing tells when it began; return it [ns]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -37,8 +38,11 @@ class Evaluated:
         self._first = int(low)
         self._at, self._step, self._mfu = (column[low:high] for column in (rows.at, rows.step, rows.mfu))
         self._saves = [one for one in rare if one.kind == "checkpoint_save" and one.took > 0 and one.at >= 0]
+        self._saves_at = [save.at for save in self._saves]
         self._starts = [one for one in rare if one.kind in BEGINS and one.at >= 0]
+        self._starts_at = [start.at for start in self._starts]
         self._evaluations = [one for one in rare if one.kind == "evaluation" and one.at >= 0]
+        self._usually: float | None = None
         self._added: list[tuple[int, int, int, int, float]] = []
 
     def rows(self) -> Rows:
@@ -85,13 +89,13 @@ class Evaluated:
                 self._added.append((self._first + place + 1, evaluation.number, end, evaluation.step, mfu))
 
     def _saved(self, begin: int, end: int) -> list[Told]:
-        return [save for save in self._saves if begin < save.at <= end]
+        return self._saves[bisect_right(self._saves_at, begin) : bisect_right(self._saves_at, end)]
 
     def _next(self, place: int, last: Told) -> tuple[int, int]:
         """Return time and step of the next line, if it goes on from an evaluation; else those of the evaluation."""
         if place + 1 < len(self._at) and self._step[place + 1] > last.step:
             until = int(self._at[place + 1])
-            if not any(last.at < start.at <= until for start in self._starts):
+            if bisect_right(self._starts_at, last.at) == bisect_right(self._starts_at, until):
                 return until, int(self._step[place + 1])
         return last.at, last.step
 
@@ -103,13 +107,15 @@ class Evaluated:
         begin, done, is_first = (int(self._at[place]), int(self._step[place]), False) if place >= 0 else (-1, 0, False)
         if before is not None:
             begin, done = before.at, before.step
-        for start in self._starts:
-            if begin < start.at <= evaluation.at:
-                begin, done, is_first = start.at if start.kind == "starts" else -1, start.step - 1, True
+        if (latest := bisect_right(self._starts_at, evaluation.at)) and begin < self._starts_at[latest - 1]:
+            start = self._starts[latest - 1]
+            begin, done, is_first = start.at if start.kind == "starts" else -1, start.step - 1, True
         return begin, done, is_first
 
     def _usual(self) -> float:
         """Return how long a step usually takes [ns]; 0 where nothing tells."""
-        apart, count = np.diff(self._at), np.diff(self._step)
-        good = (count > 0) & (apart > 0)
-        return float(np.median(apart[good] / count[good])) if good.any() else 0.0
+        if self._usually is None:
+            apart, count = np.diff(self._at), np.diff(self._step)
+            good = (count > 0) & (apart > 0)
+            self._usually = float(np.median(apart[good] / count[good])) if good.any() else 0.0
+        return self._usually
