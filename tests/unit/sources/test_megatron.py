@@ -1,5 +1,7 @@
 """Logs of Megatron-LM and its kin: what stands between the lines of iterations, and the forms of these lines."""
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 import pytest
 
@@ -285,3 +287,22 @@ def test_a_timer_of_deepspeed_that_counts_from_zero_again_dates_no_other_iterati
 def test_an_evaluation_that_ran_out_of_time_is_one(tmp_path):
     lines = [iteration(1, 2.0), iteration(2, 4.0), "Exiting during evaluation, timelimit reached", iteration(3, 14.0)]
     assert account(load(tmp_path / "log", lines)).seconds["evaluation"] == 8
+
+
+@pytest.mark.parametrize(("before", "startup"), [(40, 40), (3600, 3600), (90_000, None)])
+def test_a_run_begins_with_the_first_date_of_its_log(before, startup, tmp_path, monkeypatch):
+    begin = datetime(2026, 3, 4, 5, 0, 50, tzinfo=UTC) - timedelta(seconds=before)
+    first = f"[{begin:%Y-%m-%d %H:%M:%S},250] [INFO] [comm.py:637:init_distributed] cdb=None"
+    again = [f"[{begin:%Y-%m-%d %H:%M:%S},250] [INFO] [comm.py:{n}:init] cdb=None" for n in range(600, 700)]
+    lines = ["building", first, *again, *(iteration(n, 50.0 + 2 * n) for n in range(1, 30)), *again]
+    (tmp_path / "log").write_text("\n".join(lines) + "\n")
+    ledger = account(told(tmp_path / "log", monkeypatch))
+    assert ledger.seconds.get("startup") == (None if startup is None else startup - 0.25)
+    assert ledger.seconds["productive"] == 58
+
+
+def test_what_is_dated_behind_iterations_begins_no_run(tmp_path, monkeypatch):
+    first = "[2026-03-04 05:00:01,250] [INFO] [comm.py:637:init_distributed] cdb=None"
+    lines = [iteration(1, 52.0), first, *(iteration(n, 50.0 + 2 * n) for n in range(2, 30))]
+    (tmp_path / "log").write_text("\n".join(lines) + "\n")
+    assert set(account(told(tmp_path / "log", monkeypatch)).seconds) == {"productive"}

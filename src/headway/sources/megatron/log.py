@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headway.sources.steps.lines import StepLines
+    from headway.sources.steps.lines import Stamp, StepLines
 
 
 @dataclass
@@ -38,6 +38,7 @@ class Log:
         devices: The world size; None where it does not say.
         n_skipped, n_nan: Iterations whose update was skipped, or whose loss was no number, as its lines say.
         samples: How many samples were consumed by the last line; None where it does not say.
+        begun: When its first line with a date was written, if no iteration stands before it.
         started: When the program was ready to train, and no step has followed [ns since the Unix epoch].
         inside_ns: What of the time since then is told of otherwise [ns].
         scheduled: The last step that DeepSpeed told of, and when [ns since the Unix epoch].
@@ -50,6 +51,7 @@ class Log:
     n_skipped: int = 0
     n_nan: int = 0
     samples: int | None = None
+    begun: Stamp | None = None
     started: int | None = None
     inside_ns: int = 0
     scheduled: tuple[int, int] | None = None
