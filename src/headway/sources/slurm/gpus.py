@@ -114,17 +114,14 @@ def others(text: str) -> frozenset[str]:
         >>> sorted(others("npu:8(S:0-1),lscratch:100")), sorted(others("(null)"))
         (['npu'], [])
     """
-    if "gres" not in text and "=" in text:
+    bare = "=" not in text
+    if not bare and "gres" not in text:
         return frozenset()
     found = set()
     for item in _IN_BRACKETS.sub("", text).split(","):
         name, zeros = item.strip(), item.strip().rstrip("0")
         match = _KIND.match(name)
-        if (
-            match
-            and (match[1] or ("=" not in text and ":" in name))
-            and (zeros == name or zeros[-1:] not in {":", "="})
-        ):
+        if match and (match[1] or (bare and ":" in name)) and (zeros == name or zeros[-1:] not in {":", "="}):
             found.add(match[2])
     return frozenset(found) - _NO_DEVICES
 
