@@ -207,6 +207,14 @@ def dllogger(n: int) -> str:
     return "DLLL " + json.dumps(told | {"type": "LOG", "step": n, "data": data})
 
 
+def nemo(n: int) -> str:
+    return (
+        f"[{at(1.01 * n)}] Training epoch 0, iteration {n}/999999 | lr: {near(1e-4, 7)} | global_batch_size: 256 | "
+        f"global_step: {n} | reduced_train_loss: {near(2, 3)} | train_step_timing in s: {near(1, 3)} | "
+        f"consumed_samples: {256 * (n + 1)}"
+    )
+
+
 def torchtitan(n: int) -> str:
     return (
         f"[titan] {stamp(1.01 * n)} - root - INFO - step: {n + 1}  loss: {near(2)}  "
@@ -352,6 +360,7 @@ LOGS: dict[str, Callable[[Path, float], int]] = {
     "megatron": Rows(megatron),
     "deepspeed": Rows(deepspeed, "[2023-11-14 22:00:00,000] [INFO] [config.py:1:print]   train_batch_size ..... 128\n"),
     "dllogger": Rows(dllogger),
+    "nemo": Rows(nemo),
     "torchtitan": Rows(torchtitan),
     "maxtext": Rows(maxtext),
     "nanogpt": Rows(nanogpt),

@@ -58,6 +58,7 @@ HOMES: Final = (
     "megatron:Megatron",
     "deepspeed:DeepSpeed",
     "dllogger:DLLogger",
+    "nemo:NeMo",
     "torchtitan:TorchTitan",
     "maxtext:MaxText",
     "nanogpt:NanoGPT",
