@@ -6,9 +6,8 @@ Each line tells the step and how long the training has gone on, in whole seconds
 from __future__ import annotations
 
 import json
-import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,9 +15,11 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.sources.retold import home_of
+from headway.sources.steps.column import Table
 from headway.sources.steps.columns import UNKNOWN
 from headway.sources.steps.lines import LONGEST, StepLines
 from headway.sources.text import clean
+from headway.sources.writers import apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +42,7 @@ _STEPPED: Final = re.compile(rb'"(?:loss|reward)"\s*+:\s*+(?!null)')
 _EVALUATED: Final = re.compile(rb'"eval_[^"]*"\s*+:\s*+(?!null)')
 _ZEROS: Final = re.compile(r"(?<=\":)( *)-?0+(?=\d)")
 _NAMES: Final = frozenset({"trainer_log", "logging"})
+_OF_STEPS, _OF_EVALUATION, _OF_END, _OF_ELSE = range(4)
 _GREATEST: Final = 1 << 60
 """No number of a line is greater."""
 
@@ -81,9 +83,10 @@ class _Lines:
 
     Attributes:
         log: What is told of them.
+        rows: What they say: the line's number, its step, how long the training had gone on, as it says [s] and with
+            what is behind the point [ns], its kind, and how long an evaluation took by its own word [ns].
         offset: When the attempt began [ns since the first one did].
-        elapsed: How long it had gone on at the line before, as that says [s].
-        at: The same with what is behind the point [ns].
+        at: How long it had gone on at the line before [ns].
         step: The last step that was told of; None in a new attempt.
         first: Which line of those that tell of steps is the attempt's first; None once what it stands for is known.
         is_after: Whether something that was no step came after the last step.
@@ -93,8 +96,8 @@ class _Lines:
     """
 
     log: StepLines
+    rows: Table = field(default_factory=lambda: Table("line", "step", "elapsed", "at", "kind", "runtime"))
     offset: int = 0
-    elapsed: float = 0
     at: int = 0
     step: int | None = None
     first: int | None = None
@@ -122,21 +125,11 @@ class _Lines:
         step = values[0].astype(np.int64)
         days, hours, minutes, seconds = (np.nan_to_num(part) for part in values[1:5])
         elapsed = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-        if elapsed.max() >= LONGEST // NS_PER_S or (np.diff(elapsed, prepend=self.elapsed) < 0).any():
+        if elapsed.max() >= LONGEST // NS_PER_S:
             return False
-        at, done = _moment(step, elapsed, *values[5:]), 0
-        while done < len(step) and (self.step is None or self.first is not None or self.is_after):
-            self._stepped(int(numbers[done]), int(step[done]), int(at[done]))
-            done += 1
-        if done < len(step):
-            at = np.maximum.accumulate(np.maximum(at[done:], self.at))
-            rest = len(at)
-            unknown, rank = np.broadcast_to(np.int64(UNKNOWN), rest), np.broadcast_to(np.int64(-1), rest)
-            self.log.steps(step[done:], line=numbers[done:], at=at + self.offset, took=unknown, rank=rank)
-            apart = np.diff(step[done:], prepend=self.step or 0)
-            self.usual = int(apart[apart > 0][-1]) if (apart > 0).any() else self.usual
-            self.step, self.at = int(step[-1]), int(at[-1])
-        self.elapsed = float(elapsed[-1])
+        at, n = _moment(step, elapsed, *values[5:]), len(step)
+        kind, unknown = np.broadcast_to(np.int64(_OF_STEPS), n), np.broadcast_to(np.int64(UNKNOWN), n)
+        self.rows.extend(numbers, step, elapsed.astype(np.int64), at, kind, unknown)
         return True
 
     def take(self, number: int, line: bytes) -> None:
@@ -159,21 +152,41 @@ class _Lines:
         if elapsed >= LONGEST // NS_PER_S:
             self.log.bad.add("with an elapsed time that cannot be, left out", number)
             return
-        if elapsed < self.elapsed:
-            self._begin(number)
-        self.elapsed = elapsed
         speeds = (np.array([_number(said.get(f"train_speed({unit})"))]) for unit in ("iter/s", "s/it"))
         at = int(_moment(np.array([step]), np.array([elapsed]), *speeds)[0])
-        names = {name for name, value in said.items() if value is not None}
-        if any(name.startswith("eval_") for name in names):
-            self._evaluated(number, step, at, _number(said.get("eval_runtime")))
-        elif names & {"loss", "reward"}:
-            self._stepped(number, step, at)
-        else:
-            self._untold(number, step, at)
-            self._other(at)
-            if "predict_loss" not in names:
-                self.log.close("finished", line=number, at_ns=self.offset + self.at)
+        runtime = _number(said.get("eval_runtime")) * NS_PER_S
+        told = int(runtime) if runtime <= LONGEST else UNKNOWN
+        self.rows.append((number, step, int(elapsed), at, _kind(said), told))
+
+    def finish(self) -> None:
+        """Give all to the log, and say what it does not tell."""
+        columns = {name: column.values() for name, column in self.rows.columns.items()}
+        self.rows = Table()
+        columns["at"] = columns["at"].astype(np.int64, copy=False)
+        is_step = columns["kind"] == _OF_STEPS
+        for place in np.flatnonzero(~is_step & (columns["step"] == 0)).tolist():
+            if place and columns["step"][place - 1]:  # older versions forget the step after an evaluation
+                columns["step"][place] = columns["step"][place - 1]
+        parts, others = apart(columns["step"], columns["elapsed"], is_step)
+        if len(others):
+            first = int(columns["line"][others[0]])
+            what = "told again, or by another process that writes into the same file, left out"
+            self.log.bad.add(what, first, count=len(others))
+        for part in parts:
+            line, step, at, kind, runtime = (
+                columns[name] if len(part) == len(is_step) else columns[name][part]
+                for name in ("line", "step", "at", "kind", "runtime")
+            )
+            if part is not parts[0]:
+                self._begin(int(line[0]))
+            done = 0
+            for place in [*np.flatnonzero(kind != _OF_STEPS).tolist(), len(line)]:
+                self._steps(line[done:place], step[done:place], at[done:place])
+                done = place + 1
+                if place < len(line):
+                    one = int(line[place]), int(step[place]), int(at[place])
+                    self._other(*one, int(kind[place]), int(runtime[place]))
+        self._say()
 
     def _begin(self, number: int) -> None:
         """Begin another attempt, where the last one ended."""
@@ -181,6 +194,19 @@ class _Lines:
         self.at, self.step, self.first, self.is_after = 0, None, None, False
         self.n_attempts += 1
         self.log.banner(line=number, at_ns=self.offset)
+
+    def _steps(self, line: Ints, step: Ints, at: Ints) -> None:
+        """Give lines that tell of steps to the log."""
+        done = 0
+        while done < len(step) and (self.step is None or self.first is not None or self.is_after):
+            self._stepped(int(line[done]), int(step[done]), int(at[done]))
+            done += 1
+        if (rest := len(step) - done) > 0:
+            later = np.maximum.accumulate(np.maximum(at[done:], self.at))
+            unknown, rank = np.broadcast_to(np.int64(UNKNOWN), rest), np.broadcast_to(np.int64(-1), rest)
+            self.log.steps(step[done:], line=line[done:], at=later + self.offset, took=unknown, rank=rank)
+            self.usual = int(step[-1]) - int(step[-2] if len(step) > 1 else self.step or 0)
+            self.step, self.at = int(step[-1]), int(later[-1])
 
     def _stepped(self, number: int, step: int, at: int) -> None:
         at = max(at, self.at)
@@ -190,41 +216,41 @@ class _Lines:
             count = max(1, step if self.n_attempts == 1 else min(step, self.usual))
             took = at // count
             self.first = len(self.log)
-        elif step > self.step:
+        else:
             self.usual = step - self.step
             if self.first is not None:
-                stands_for = min(columns["count"][self.first], step - self.step)
+                stands_for = min(columns["count"][self.first], self.usual)
                 columns["took"][self.first] = (columns["took"][self.first] * columns["count"][self.first]) // stands_for
                 columns["count"][self.first] = stands_for
                 self.first = None
             if self.is_after:
-                count, took = step - self.step, (at - self.at) // (step - self.step)
+                count, took = self.usual, (at - self.at) // self.usual
         if self.log.step(step, line=number, at_ns=self.offset + at, took_ns=took, count=count):
             self.step, self.at, self.is_after = step, at, False
         elif self.step is None:
             self.first = None
 
-    def _evaluated(self, number: int, step: int, at: int, runtime: float) -> None:
-        self._untold(number, step, at if math.isnan(runtime) else at - int(min(runtime * NS_PER_S, at)))
+    def _other(self, number: int, step: int, at: int, kind: int, runtime: int) -> None:
+        """Give a line that tells of an evaluation, or of the end, to the log."""
+        if kind == _OF_EVALUATION:
+            self._untold(number, step, at if runtime == UNKNOWN else at - min(runtime, at))
+        elif kind == _OF_END:
+            self._untold(number, step, at)
         took = max(at - self.at, 0)
-        self.n_short += took < NS_PER_S // 100
-        self._other(at)
-        self.log.span("evaluation", line=number, at_ns=self.offset + self.at, took_ns=took)
-
-    def _is_untold(self, step: int) -> bool:
-        """Return whether a line is of a later step than those that tell of steps: the last few have no line."""
-        return self.step is not None and step > self.step
-
-    def _untold(self, number: int, step: int, at: int) -> None:
-        if self._is_untold(step):
-            self._stepped(number, step, at)
-
-    def _other(self, at: int) -> None:
         self.at, self.is_after = max(at, self.at), True
         self.log.seen(self.offset + self.at)
+        if kind == _OF_EVALUATION:
+            self.n_short += took < NS_PER_S // 100
+            self.log.span("evaluation", line=number, at_ns=self.offset + self.at, took_ns=took)
+        elif kind == _OF_END:
+            self.log.close("finished", line=number, at_ns=self.offset + self.at)
 
-    def finish(self) -> None:
-        """Say what the log as a whole does not tell."""
+    def _untold(self, number: int, step: int, at: int) -> None:
+        """Take steps up to a line that is of a later one than any that tells of steps: the last few have no line."""
+        if self.step is not None and step > self.step:
+            self._stepped(number, step, at)
+
+    def _say(self) -> None:
         if self.n_short:
             self.log.warnings.append(
                 f"{self.n_short} evaluations have no time of their own: none passed by the log's clock, or no line "
@@ -258,6 +284,21 @@ def _moment(step: Ints, elapsed: Floats, per_second: Floats, seconds_per: Floats
     fraction = np.clip(np.where(fits, apart, 0), 0, 1 - 1e-9)
     at: Ints = elapsed.astype(np.int64) * NS_PER_S + np.rint(fraction * NS_PER_S).astype(np.int64)
     return at
+
+
+def _kind(said: dict[str, Any]) -> int:
+    """Return what a line tells of.
+
+    Example:
+        >>> _kind({"loss": 2.1, "eval_loss": None}) == _OF_STEPS, _kind({"eval_loss": 2.1}) == _OF_EVALUATION
+        (True, True)
+    """
+    names = {name for name, value in said.items() if value is not None}
+    if any(name.startswith("eval_") for name in names):
+        return _OF_EVALUATION
+    if names & {"loss", "reward"}:
+        return _OF_STEPS
+    return _OF_ELSE if "predict_loss" in names else _OF_END
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

@@ -104,6 +104,25 @@ def test_one_line_of_a_training_that_is_begun_again_stands_for_as_many_as_usual(
     assert rows(run)[1] == (list(range(181, 191)), [1.7] * 10)
 
 
+def test_two_processes_that_write_into_one_file_count_once(tmp_path):
+    one = [at(step, 15 * step) for step in range(10, 400, 10)]
+    other = [at(step, 15 * step + 1 + step // 10) for step in range(10, 390, 10)]  # it falls behind
+    both = [line for pair in zip(one, other, strict=False) for line in pair] + one[len(other) :]
+    run = read(tmp_path, *both)
+    assert rows(run) == rows(read(tmp_path, *one))
+    run = read(tmp_path, *both)
+    assert any("38 lines are told again, or by another process" in text for text in run.warnings)
+    again = [line for pair in zip(one, other, strict=False) for line in pair]
+    assert [len(steps) for steps, _ in rows(read(tmp_path, *both, *again))] == [390, 380]
+
+
+def test_a_step_of_a_line_after_the_training_is_the_last(tmp_path):
+    lines = [at(10, 20), at(20, 40), at(20, 41, epoch=1.0), at(0, 50, eval_loss=1.0), at(0, 50, predict_loss=1.0)]
+    run = read(tmp_path, *lines)
+    assert account(run).seconds == {"productive": 40.0, "evaluation": 9.0, "shutdown": 1.0}
+    assert len(run.processes) == 1
+
+
 def test_steps_that_no_line_tells_of_end_where_the_next_line_says(tmp_path):
     run = read(tmp_path, at(10, 20), at(20, 40), at(25, 51, epoch=1.0))
     assert rows(run)[0] == (list(range(1, 26)), [2.0] * 20 + [2.2] * 5)
