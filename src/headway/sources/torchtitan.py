@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import re
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from headway.clock import NS_PER_S
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
 from headway.sources.steps.front import ranks
-from headway.sources.steps.lines import StepLines, bare, ending, holds, seconds_ns
+from headway.sources.steps.lines import StepLines, bare, ending, holds, seconds_ns, stamp
 from headway.sources.text import clean
 from headway.sources.torchtitan_evaluated import Evaluated
 from headway.sources.torchtitan_told import Rows, Telling, Told, apart, of_one
@@ -59,6 +61,9 @@ _OLD_MESH: Final = re.compile(r"\bBuilding \d-D device mesh with \[[^\]]{0,200}\
 _DEGREE: Final = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d{1,7})\b")
 _CAPACITY: Final = re.compile(r"\b[A-Z]{2,8} capacity: (.{1,80}?) with [\d.]+GiB memory")
 _FRONT: Final = "[titan] "
+_ELASTIC: Final = re.compile(r".{0,8}?[DIWEF](\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{1,6}) +\d{1,10} torch/distributed/")
+"""What torchrun writes itself: a time that names no year."""
+_DAY: Final = 86400 * NS_PER_S
 _AT_ONCE: Final = 1 << 16
 _MARKS: Final = (
     b"step:",
@@ -70,6 +75,8 @@ _MARKS: Final = (
     b"capacity: ",
     b"Starting job",
     b"Training completed",
+    b" torch/distributed/",
+    b" death signal, shutting down",
 )
 
 
@@ -124,6 +131,7 @@ class _Log:
     devices: int | None = None
     accelerator: str | None = None
     last: int = -1
+    elastic: list[tuple[str, int, str]] = field(default_factory=list)
 
     def take_many(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
         """Read the lines of many steps, as `_learn` found their numbers; return whether all make sense."""
@@ -166,8 +174,20 @@ class _Log:
             self.rare.append(Told(when, number, "checkpoint_restore", 0, seconds_ns(found[1]) or 0, said.rank))
         elif found := _LAST.search(text):
             self.rare.append(Told(when, number, "last", int(found[1]), 0, said.rank))
+        elif " death signal, shutting down" in text or _ELASTIC.match(text):
+            self._of_launcher(text, number, when)
         else:
             self._rest(text, number, when)
+
+    def _of_launcher(self, text: str, number: int, when: int) -> None:
+        """Read a line of torchrun's own."""
+        reason = "signal" if " death signal, shutting down" in text else ending(text.encode()) or ""
+        if found := _ELASTIC.match(text):
+            if not reason and len(self.elastic) > 1 and not self.elastic[-1][2]:
+                self.elastic.pop()  # of those that tell of their time alone the first and the last are enough
+            self.elastic.append((f"-{found[1]}-{found[2]} {found[3]}", number, reason))
+        elif reason:
+            self.rare.append(Told(when, number, reason))
 
     def _rest(self, text: str, number: int, when: int) -> None:
         if "Training completed" in text:
@@ -182,12 +202,25 @@ class _Log:
         elif found := _CAPACITY.search(text):
             self.accelerator = found[1]
 
+    def _launched(self) -> None:
+        """Note when torchrun began and ended, which was at most a day before and after the times with a year."""
+        earliest, latest = self.steps.earliest, self.steps.latest
+        for text, number, reason in self.elastic:
+            at = None if earliest is None else _nearest(text, earliest)
+            if at is not None and (earliest or 0) - _DAY < at < (latest or 0) + _DAY:
+                self.steps.seen(at)
+            else:
+                at = self.last
+            if reason:
+                self.rare.append(Told(at, number, reason))
+
     def finish(self, zone: tzinfo | None) -> None:
         """Give all to the steps' log, in the order of time.
 
         Args:
             zone: Of times that name none; None: UTC.
         """
+        self._launched()
         at, line, step, rank = np.frombuffer(self.told, np.int64).reshape(-1, 4).T
         if zone is not None and self.steps.n_local and self.steps.place(zone):
             at = np.where(at < 0, at, in_order(at, zone))
@@ -221,6 +254,17 @@ class _Log:
             telling.some(rows.take(part), 1 if low else 0)
         telling.rest()
         self.told, self.mfu = array("q"), array("d")
+
+
+def _nearest(text: str, near: int) -> int | None:
+    """Return a time without a year as the one that is nearest to a moment [ns since the Unix epoch]; None: none is."""
+    year = datetime.fromtimestamp(near // NS_PER_S, UTC).year
+    found = []
+    for number in (year - 1, year, year + 1):
+        with suppress(ValueError):
+            if (said := stamp(f"{number}{text}")) is not None:
+                found.append(said.ns)
+    return min(found, key=lambda moment: abs(moment - near), default=None)
 
 
 def _share(text: str | None) -> float:

@@ -229,3 +229,42 @@ def test_evaluations_and_saves_anywhere_leave_no_time_out(seed, tmp_path, monkey
     assert of(tmp_path, lines)[1].seconds == pytest.approx(ledger.seconds)
     monkeypatch.setattr(torchtitan, "_learn", lambda _line: None)
     assert all_of(tmp_path, sorted(lines, key=lambda text: text[8:31])) == at_once
+
+
+def launched(second, text):
+    return f"W0604 08:{51 + int(second) // 60:02d}:{int(second) % 60:02d}.500000 846088 torch/distributed/{text}\n"
+
+
+@pytest.mark.parametrize("which", ["2", "Signals.SIGTERM"])
+def test_the_launcher_tells_when_it_began_and_which_signal_it_got(which, tmp_path):
+    lines = [
+        launched(0, "run.py:851] "),
+        launched(1, "run.py:851] Setting OMP_NUM_THREADS"),
+        line(5, "Starting job: x"),
+    ]
+    lines += [line(8, "Training starts at step 1"), step(18, 10), step(28, 20)]
+    lines += [
+        "^C" + launched(40, f"elastic/agent/server/api.py:739] Received {which} death signal, shutting down workers")
+    ]
+    lines += [launched(41, f"elastic/multiprocessing/api.py:10] Sending process 846210 closing signal {which}")]
+    lines += ["[rank0]: Traceback (most recent call last):\n"]
+    run, ledger = of(tmp_path, lines)
+    assert run.processes[0].events[-1].reason == "signal"
+    steps = ledger.seconds["productive"] + ledger.seconds["below_peak"]
+    assert {**ledger.seconds, "productive": steps, "below_peak": 0} == pytest.approx(
+        {"startup": 7.5, "productive": 20, "shutdown": 13.5, "below_peak": 0}
+    )
+
+
+def test_the_launchers_time_is_that_of_the_year_nearest(tmp_path):
+    lines = ["W1231 23:59:50.000000 8 torch/distributed/run.py:851] \n"]
+    lines += [step(k, k).replace("2025-06-04 08:51:", "2026-01-01 00:00:") for k in range(1, 4)]
+    _, ledger = of(tmp_path, lines)
+    assert sum(ledger.seconds.values()) == pytest.approx(13)
+
+
+def test_the_launchers_time_far_from_all_others_is_not_used(tmp_path):
+    _, ledger = of(tmp_path, ["W0231 08:00:00.0 8 torch/distributed/run.py:851] \n", step(1, 1), step(2, 2)])
+    assert sum(ledger.seconds.values()) == pytest.approx(1)
+    _, ledger = of(tmp_path, ["W0601 08:00:00.0 8 torch/distributed/run.py:851] \n", step(1, 1), step(2, 2)])
+    assert sum(ledger.seconds.values()) == pytest.approx(1)
