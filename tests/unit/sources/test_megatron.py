@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from headway.events import Saved, Span
+from headway.events import Close, Saved, Span
 from headway.ledger.account import account
 from headway.sources.asked import Asked
 from headway.sources.megatron import Megatron
@@ -306,3 +306,17 @@ def test_what_is_dated_behind_iterations_begins_no_run(tmp_path, monkeypatch):
     lines = [iteration(1, 52.0), first, *(iteration(n, 50.0 + 2 * n) for n in range(2, 30))]
     (tmp_path / "log").write_text("\n".join(lines) + "\n")
     assert set(account(told(tmp_path / "log", monkeypatch)).seconds) == {"productive"}
+
+
+@pytest.mark.parametrize(
+    ("says", "reason"),
+    [
+        ("[INFO] [launch.py:348:main] Process 4711 exits successfully.", "finished"),
+        ("[ERROR] [launch.py:321:sigkill_handler] ['python', 'main.py'] exits with return code = -9", "failed"),
+    ],
+)
+def test_the_launcher_of_deepspeed_tells_of_the_end(says, reason, tmp_path):
+    lines = [*(iteration(n, 2.0 * n) for n in range(1, 6)), f"[2026-03-04 05:00:15,000] {says}"]
+    run = load(tmp_path / "log", lines)
+    assert [event.reason for event in run.processes[0].events if isinstance(event, Close)] == [reason]
+    assert account(run).seconds["shutdown"] == pytest.approx(5)

@@ -19,6 +19,7 @@ _SAVING: Final = re.compile(r"\bsaving checkpoint at iteration +\d")
 _BEHIND: Final = re.compile(r"scheduled an async checkpoint save at iteration +(\d{1,18})")
 _SAVED: Final = re.compile(r"successfully saved (?:local )?checkpoint (?:from|at) iteration +(\d{1,18})")
 _LOADED: Final = re.compile(r"(successfully loaded|loading) checkpoint from .{1,4000}? at iteration +(\d{1,18})")
+_EXITS: Final = re.compile(r"Process \d{1,10} exits (successfully)|\] exits with return code = -?[1-9]")
 _COMPILED: Final = re.compile(r"Compilation time: *([\d.]{1,20}) seconds")
 _DATETIME: Final = re.compile(r"\[([^\]]{1,200})\] datetime: (.{10,40})")
 _TIMER: Final = re.compile(r"(?:^|\|) *([a-z/-]{4,60})(?: \.{2,})?: *(?:\( *[\d.]+ *, *)?([\d.]{1,20})")
@@ -33,7 +34,7 @@ _OTHERS: Final = (
     b"random weights", b"saving checkpoint at", b"async checkpoint save at", b"saved local checkpoint",
     b"start from random", b"Compilation time", b"datetime:", b"save-checkpoint", b"load-checkpoint",
     b"evaluate .", b"| evaluate", b"batch-generator:", b"validation loss at", b"exiting program",
-    b"Exiting during evaluation",
+    b"Exiting during evaluation", b"exits successfully", b"exits with return code",
 )  # fmt: skip
 
 
@@ -68,6 +69,8 @@ def other(log: Log, line: bytes, number: int) -> None:
         _moment(log, found[1], found[2], number)
     elif "exiting program" in text:
         steps.close("preempted" if "SIGTERM" in text else "released", line=number)
+    elif found := _EXITS.search(text):
+        steps.close("finished" if found[1] else "failed", line=number, at_ns=steps.stamp(text, number))
     else:
         _timers(log, text, number)
 
