@@ -77,6 +77,7 @@ _MARKS: Final = (
     b"Training completed",
     b" torch/distributed/",
     b" death signal, shutting down",
+    b"should_commit=False",
 )
 
 
@@ -192,6 +193,8 @@ class _Log:
     def _rest(self, text: str, number: int, when: int) -> None:
         if "Training completed" in text:
             self.rare.append(Told(when, number, "finished"))
+        elif "should_commit=False" in text:
+            self.steps.bad.add("of a step that was thrown away, counted as done", number)
         elif "Starting job" in text:
             self.rare.append(Told(when, number, "banner"))
         elif (found := _MESH.search(text)) and (degrees := dict(_DEGREE.findall(found[1]))):

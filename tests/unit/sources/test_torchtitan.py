@@ -268,3 +268,12 @@ def test_the_launchers_time_far_from_all_others_is_not_used(tmp_path):
     assert sum(ledger.seconds.values()) == pytest.approx(1)
     _, ledger = of(tmp_path, ["W0601 08:00:00.0 8 torch/distributed/run.py:851] \n", step(1, 1), step(2, 2)])
     assert sum(ledger.seconds.values()) == pytest.approx(1)
+
+
+def test_a_step_that_torchft_threw_away_is_said(tmp_path):
+    thrown = (
+        "[titan] 2025-06-04 08:51:15,462 - torchft.manager - INFO - [ft_0:6cc4/0 - step 12] should_commit=False x\n"
+    )
+    run, ledger = of(tmp_path, [line(0, "Training starts at step 1"), step(10, 10), thrown, step(20, 20)])
+    assert "line 3 is of a step that was thrown away, counted as done" in said(run)
+    assert ledger.steps.executed == 20
