@@ -39,9 +39,9 @@ _STEP: Final = re.compile(r"\b(?:Training epoch|Epoch) (\d{1,9}), iteration (\d{
 _GLOBAL: Final = re.compile(r"\bglobal_step: (\d{1,18})(?= |$)")
 _TOOK: Final = re.compile(r"\btrain_step_timing in s: ([^\s|]{1,40})")
 _BAR: Final = re.compile(
-    r"\bEpoch (\d{1,9}): .{0,200}?\b(\d{1,18})(?:/\d{1,18}|/\?|it) \[((?:\d{1,9}:)?\d{1,4}:\d\d)[<,].{0,400}?"
-    r"\btrain_step_timing in s=([^\s,\]]{1,40})"
+    r"\bEpoch (\d{1,9}): .{0,200}?\b(\d{1,18})(?:/\d{1,18}|/\?|it) \[((?:\d{1,9}:)?\d{1,4}:\d\d)[<,]"
 )
+_BAR_TOOK: Final = re.compile(r"\btrain_step_timing in s=([^\s,\]]{1,40})")
 _BAR_GLOBAL: Final = re.compile(r"\bglobal_step=(\d{1,18})(?:\.0*)?[,\]]")
 _EVALUATES: Final = re.compile(r"\b(?:Validation|Test): iteration (\d{1,18})/(\d{1,18})\b")
 _EVALUATES_BAR: Final = re.compile(
@@ -52,9 +52,9 @@ _SAVE: Final = re.compile(
 )
 _SAVED: Final = re.compile(
     r"\bSuccessfully saved checkpoint from iteration +(\d{1,18}) |\bAsync checkpoint save for step (\d{1,18}) \("
-    r".{0,4000}\) finalized successfully|, global step (\d{1,18}): .{0,400}?\bsaving model to "
+    r".{0,1000}\) finalized successfully|, global step (\d{1,18}): .{0,400}?\bsaving model to "
 )
-_RESTORED: Final = re.compile(r"\bRestor(?:ing|ed) (?:all )?states from the checkpoint .{0,4000}?\bstep=(\d{1,18})\b")
+_RESTORED: Final = re.compile(r"\bRestor(?:ing|ed) (?:all )?states from the checkpoint .{0,1000}?\bstep=(\d{1,18})\b")
 _DEVICES: Final = re.compile(
     r"\bStarting with (\d{1,7}) processes\b|\bGLOBAL_RANK: \d{1,7}, MEMBER: \d{1,7}/(\d{1,7})\b"
 )
@@ -209,13 +209,13 @@ class _Reader:
         told: list[tuple[int, str, int]] = []
         at_ns: int | None = None
         for piece in text.split("\r"):
-            if found := _BAR.search(piece):
+            if (found := _BAR.search(piece)) and (took := _BAR_TOOK.search(piece, found.end())):
                 at_ns = at_ns or self.log.stamp(piece[: found.start()], number)
-                step = self._number(int(found[1]), int(found[2]), _BAR_GLOBAL.search(piece))
+                step = self._number(int(found[1]), int(found[2]), _BAR_GLOBAL.search(piece, found.end()))
                 if step != self.last:
-                    told.append((step, found[4], _clock_s(found[3])))
+                    told.append((step, took[1], _clock_s(found[3])))
                     self.last, self.has_bars = step, True
-                rest = piece[found.end() :]
+                rest = piece[took.end() :]
                 if any(mark in rest for mark in _GLUED):
                     self._tell(told, number, at_ns, rank)
                     self._other(rest, number, self.log.stamp(rest, number))

@@ -41,7 +41,8 @@ def said(run):
 def step(n, took=2.0, before="", epoch=0, more=""):
     return (
         f"{before}Training epoch {epoch}, iteration {n}/99 | lr: 1.469e-05 | global_batch_size: 128 | "
-        f"global_step: {n} | reduced_train_loss: 6.265 | train_step_timing in s: {took} | consumed_samples: {128 * (n + 1)}{more}\n"
+        f"global_step: {n} | reduced_train_loss: 6.265 | train_step_timing in s: {took} | "
+        f"consumed_samples: {128 * (n + 1)}{more}\n"
     )
 
 
