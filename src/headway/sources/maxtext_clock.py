@@ -105,8 +105,14 @@ def end_to_end(rows: Rows, told: Sequence[Told], own: Sequence[int]) -> Ints:
         elif length > 0:
             one.lasted(length)
     for place, pairs in before.items():
-        _share(int(took[place]) - most, pairs)
-        took[place] = most
+        beyond = int(took[place]) - most
+        for near in range(place + 1, min(place + _LATE, len(took))):
+            if near in before or rows.step[near] != rows.step[near - 1] + 1 or not 0 <= 2 * took[near] < most:
+                break
+            beyond -= most - int(took[near])  # it waited for that step, too
+        if beyond > 0:
+            _share(beyond, pairs)
+            took[place] -= beyond
     return took
 
 
@@ -164,19 +170,22 @@ class OnClock:
         goes_on = np.zeros(len(self._own), bool)
         np.equal(self._step[1:], self._step[:-1] + 1, out=goes_on[1:])
         goes_on[[place for place in begun if place < len(goes_on)]] = False
-        for place, some in after.items():
-            if place < len(goes_on):
-                length = self._infer(place, some, beside.get(place, 0), goes_on)
-                beside[place] = beside.get(place, 0) + length
-                if length and not goes_on[place]:
-                    waits.setdefault(place, some[-1].until - length)
         own = np.where(goes_on, np.diff(self._at, prepend=self._at[0]), 0)
         for place, length in beside.items():
             if place < len(own):
                 own[place] -= length
-        most = self._longest(goes_on)
         whole = 0 if (self._at % NS_PER_S).any() else NS_PER_S
-        confirmed = goes_on & (own <= most + most // 2 + whole)
+        plain = goes_on.copy()
+        plain[[place for place in (*after, *beside) if place < len(plain)]] = False
+        if not whole and plain.any():
+            self._most = int(np.median(own[plain], overwrite_input=True))
+        for place, some in after.items():
+            if place < len(goes_on) and (length := self._infer(place, some, own, goes_on, plain)):
+                own[place] -= length
+                if not goes_on[place]:
+                    waits.setdefault(place, some[-1].until - length)
+        most = self._longest(goes_on)
+        confirmed = goes_on & (own <= 2 * most + most // 2 + whole)  # what waits for the devices waits for two steps
         took = np.where(confirmed, UNKNOWN, np.where(goes_on, np.minimum(most, np.maximum(own, 0)), self._seconds))
         for place, waited in waits.items():
             if place < len(took) and not goes_on[place] and self._seconds[place] != UNKNOWN:
@@ -241,13 +250,18 @@ class OnClock:
             places.append(low + int(np.searchsorted(own, one.number)))
         return places
 
-    def _infer(self, place: int, some: Sequence[Told], beside: int, goes_on: NDArray[np.bool_]) -> int:
+    def _infer(
+        self, place: int, some: Sequence[Told], own: Ints, goes_on: NDArray[np.bool_], plain: NDArray[np.bool_]
+    ) -> int:
         """Say how long took what ended before a line, of which nothing tells when it began; return it [ns]."""
         last, kinds = some[-1], {one.kind for one in some}
+        after = place + 1 < len(goes_on) and goes_on[place + 1]
         if goes_on[place]:
             low = int(self._at[place - 1])
-            beyond = int(self._at[place]) - low - beside - self._most
-        elif place + 1 < len(goes_on) and goes_on[place + 1] and last.step == self._step[place]:
+            beyond = int(own[place]) - self._most
+            if after and plain[place + 1] and 2 * own[place + 1] < self._most:
+                beyond -= self._most - int(own[place + 1])  # it waited for the step of the next line, too
+        elif after and last.step == self._step[place]:
             low, beyond = 0, int(self._seconds[place + 1]) - self._most
         else:
             return 0

@@ -253,3 +253,51 @@ def test_damaged_lines_at_once_and_one_by_one_say_the_same(seed, tmp_path, monke
     at_once = all_of(tmp_path, lines)
     monkeypatch.setattr(maxtext._Log, "learn", lambda *_: None)
     assert all_of(tmp_path, lines) == at_once
+
+
+def ahead(n=40, every=8, *, compiles=30.0, takes=2.0, inside=False, clock=True):
+    """Return the log of a program that hands steps over ahead of the devices, as MaxText does.
+
+    The line of a step is written when it has ended, after the next one was handed over; evaluations of 3 s and saves of
+    2.5 s wait for the step before them.
+    """
+    lines, now, ended = [(0.0, "System Information: Jax Version: 0.7")], 10.0, 0.0
+    since, held = now, None
+    for number in range(n):
+        now += compiles if number == 0 else 0.01
+        seconds, since = now - since, now
+        before, ended = ended, max(ended, now) + takes
+        if number % every == 0:
+            lines.append((now, f"Waiting for step {number} to finish before checkpoint..."))
+            now = max(now, ended) + 0.0001
+            lines.append((now, f"Waited 1.9 seconds for step {number} to finish before starting checkpointing."))
+            lines.append((now := now + 2.5, f"Started an asynchronous checkpoint save for step {number}"))
+        if number % every == every // 2:
+            now = max(now, ended)
+            lines.append((now, f"Starting eval after train step {number}"))
+            lines.append((now := now + 3.0, f"Completed eval after train step {number}, loss=9.855"))
+        since = since if inside else now
+        if held is not None:
+            lines.append((now := max(now, before) + 0.0001, held))
+        held = step(number, seconds)
+    lines.append((max(now, ended), held))
+    return [line(*one) if clock else f"{one[1]}\n" for one in lines]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_of_steps_handed_over_ahead_what_is_between_is_measured(inside, tmp_path):
+    _, ledger = of(tmp_path, ahead(inside=inside))
+    beside = {name: ledger.seconds[name] for name in ("startup", "evaluation", "checkpoint_save")}
+    assert beside == pytest.approx({"startup": 10, "evaluation": 15, "checkpoint_save": 12.5}, abs=0.1)
+    assert ledger.seconds["productive"] == pytest.approx(80, abs=0.2)
+    assert "unaccounted" not in ledger.seconds
+    assert sum(ledger.seconds.values()) == pytest.approx(10 + 30 + 80 + 27.5, abs=1)
+
+
+@pytest.mark.parametrize("clock", [False, True])
+def test_of_steps_handed_over_ahead_what_is_beyond_is_told_from_the_steps_it_waited_for(clock, tmp_path):
+    lines = [text for text in ahead(inside=True, clock=clock) if "Wait" not in text and "Starting eval" not in text]
+    _, ledger = of(tmp_path, lines)
+    assert ledger.seconds["productive"] == pytest.approx(80, abs=0.1)
+    assert ledger.seconds["evaluation"] == pytest.approx(15, abs=0.1)
+    assert ledger.seconds["checkpoint_save"] == pytest.approx(12.5, abs=2.1)  # the first waits for the first step, too
