@@ -121,8 +121,10 @@ def test_names_of_hosts_that_are_cut(tmp_path):
     assert not said(found, "left out")
 
 
+@pytest.mark.parametrize("few", [1, 1 << 30])
 @pytest.mark.parametrize("more", ["", " COMMENT"])
-def test_a_blank_in_the_name_of_the_nodes(tmp_path, more):
+def test_a_blank_in_the_name_of_the_nodes(tmp_path, monkeypatch, more, few):
+    monkeypatch.setattr(slurm_columns, "_FEW", few)
     cell = " (null)" * bool(more)
     text = (
         f"   JOBID     USER           NAME  ST START_TIME             TIME NODES TRES_PER_N NODELIST (REASON){more}\n"

@@ -27,6 +27,7 @@ _IDENT: Final = re.compile(rb"\d{1,20}(?:_\d{1,20})?")
 _IDENTS: Final = re.compile(rb"(?:\d{1,20}(?:_\d{1,20})?,)*")
 _NOTHING: Final = frozenset({b"", b"Unknown", b"None", b"N/A", b"(null)"})
 _LENGTH: Final = len("2024-01-31T12:00:00")
+_MINUTE: Final = len("2024-01-31T12:00")
 _ZONED: Final = _LENGTH + len("+0100")
 _SIGNS: Final = np.frombuffer(b"--T::", np.uint8)
 _SIGNS_AT: Final = [4, 7, 10, 13, 16]
@@ -78,6 +79,8 @@ def moments(cells: Sequence[bytes], zone: tzinfo | None = None) -> tuple[Ints, W
         zone: Of those that name none; None: UTC.
     """
     cells = bare(cells)
+    if _MINUTE in map(len, cells):
+        cells = [cell + b":00" if len(cell) == _MINUTE else cell for cell in cells]
     texts = np.array(cells, f"S{_ZONED + 1}")
     chars = texts.view(np.uint8).reshape(len(cells), -1)
     well = (chars[:, _DIGITS_AT] - 48 <= 9).all(axis=1) & (chars[:, _SIGNS_AT] == _SIGNS).all(axis=1)

@@ -45,7 +45,7 @@ _SINFO: Final = _begun(_OF_NODES.split())
 _JOBS: Final = ("JOBID", "ARRAY_JOB_ID")
 _MOST, _LONGEST = 300, 60
 """No header has more names, and no two of them are longer [characters]."""
-_TOKEN: Final = re.compile(r"NODELIST \(REASON\)|\S+")
+_TOKEN: Final = re.compile(r"\S{0,60}NODELIST \(REASON\)|\S+")
 
 
 def whole(names: Sequence[str]) -> list[str]:

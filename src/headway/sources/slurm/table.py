@@ -80,6 +80,7 @@ class Header:
         delimiter: What stands between them; empty: blanks.
         closed: Whether it stands after the last one too.
         free: The places of columns in which the delimiter may stand.
+        reason: The place of the column ``NODELIST (REASON)``, in whose cells one blank stands too; -1: there is none.
         spans: By column, the first and last place of its characters, where dashes show how wide columns are.
         lists: The places of columns in which resources stand, with commas between them.
         first: The first letter of its line.
@@ -98,6 +99,7 @@ class Header:
     quoted: bool = False
     at: slurm_places.Places | None = None
     cluster: str = ""
+    reason: int = -1
 
     @cached_property
     def n_delimiters(self) -> int:
@@ -113,16 +115,22 @@ class Header:
         """Return the cells of a line, or of several that are one record."""
         if self.spans:
             return [line[low:high] for low, high in self.spans]
-        if self.at:
-            return self.at.split(line)
         if not self.delimiter:
-            return line.split()
+            cells = self.at.split(line) if self.at else line.split()
+            return self._with_reason(cells) if len(cells) == self.width + 1 and self.reason >= 0 else cells
         cells = line.split(self.delimiter)
         if b'"' in line and (self.quoted or len(cells) != self.n_delimiters + 1):
             cells = _unquoted(line, self.delimiter) or cells
         if self.closed and len(cells) > self.width and not cells[-1].strip():
             cells.pop()
         return cells
+
+    def _with_reason(self, cells: list[bytes]) -> list[bytes]:
+        """Return cells with a reason put to its nodes, where the state is at its place then."""
+        at, state = self.reason, self.places.get("state", -1)
+        if not cells[at + 1].startswith(b"(") or not slurm_fields.state(cells[state].decode("utf-8", "replace")):
+            return cells
+        return [*cells[:at], cells[at] + b" " + cells[at + 1], *cells[at + 2 :]]
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -221,6 +229,8 @@ def header(line: bytes) -> Header | None:
     if kind == SQUEUE and sum(name.lower() in _SPELLINGS[0] for name in names) > sum(name in COLUMNS for name in names):
         kind, names = SACCT, [_SPELLINGS[0].get(name.lower(), name) for name in names]
     found = _header(kind, names, between, text)
+    if b"NODELIST (REASON)" in line and placed and "NODELIST(REASON)" in names:
+        found = replace(found, reason=names.index("NODELIST(REASON)"))
     return replace(found, at=found.places_of(line, placed)) if placed else found
 
 
