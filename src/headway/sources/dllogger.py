@@ -1,7 +1,8 @@
-"""Logs of DLLogger, as NeMo and NVIDIA's examples write them: ``DLLL {json}``, a line a step or so."""
+"""Logs of DLLogger, as NeMo and NVIDIA's examples write them: ``DLLL {json}`` or ``DLL date - text``, a line a step."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +12,7 @@ import msgspec
 
 from headway.clock import NS_PER_S
 from headway.sources.mllog import whole
-from headway.sources.steps.lines import LONGEST, StepLines, ending, holds, seconds_ns
+from headway.sources.steps.lines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
@@ -22,6 +23,21 @@ if TYPE_CHECKING:
 
 MARK: Final = b"DLLL {"
 _LINE: Final = re.compile(rb'DLLL \{[^\r\n]{0,400}?"(?:timestamp|elapsedtime|step|type)"')
+PRINTED: Final = b"DLL "
+_PRINTED: Final = re.compile(
+    r"\bDLL (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) - (?:(?P<parameter>PARAMETER )|"
+    r"(?P<kind>[A-Za-z]{1,20} )?(?:Epoch: (?P<epoch>\d{1,15}),? (?:[A-Za-z]{1,20} )?)?Iteration: (?P<step>\d{1,15}) |"
+    r"epoch +(?P<epoch_>\d{1,15}) \| iter +(?P<step_>\d{1,15})/\d{1,15} \||"
+    r"[\[(](?P<_epoch>\d{1,15}), (?P<_step>\d{1,15})[\])] )"
+)
+"""What DLLogger prints where nothing else was asked for: its steps in the forms of NVIDIA's examples."""
+_PRINTED_LINE: Final = re.compile(
+    rb"\bDLL \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? - (?:[^\r\n:]{0,60}: \d+ |)"
+    rb"(?:[A-Za-z]{1,20} )?(?:Iteration: \d+ |epoch +\d+ \| iter +\d+/\d+ \||[\[(]\d+, \d+[\])] )"
+)
+_VALUE: Final = re.compile(r"(?<!\S)(\S{1,80}) : (-?[\d.]{1,40}(?:[eE][+-]?\d{1,4})?)(?: (ms)\b)?(?!\S)")
+_EVALUATED: Final = re.compile(r"\bDLL (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) - epoch +\d{1,15} \| avg val ")
+_ELAPSED: Final = re.compile(r"\| (?:elapsed|took) +([\d.]{1,40}) s\b")
 _TIMES: Final = (
     ("train_step_timing in s", 1.0),
     ("train_step_timing", 1.0),
@@ -99,7 +115,9 @@ class DLLogger:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no DLLogger log, or None when it is one."""
-        return None if holds(path, head, MARK, _LINE) else 'no line in it holds DLLL {"timestamp": ...}'
+        if holds(path, head, MARK, _LINE) or holds(path, head, PRINTED, _PRINTED_LINE):
+            return None
+        return 'no line in it holds DLLL {"timestamp": ...}, or DLL, a date and an iteration'
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
         """Return the run of a log.
@@ -119,9 +137,12 @@ def read(path: Path) -> Log:
         OSError: It cannot be read.
     """
     log = Log(StepLines(DLLogger.name, path, first=0))
+    is_printed = not holds(path, b"", MARK, _LINE)  # else it is there twice
     for number, line in log.steps.lines():
         if MARK in line:
             _record(log, line, number)
+        elif is_printed and PRINTED in line:
+            _text(log, line, number)
         elif (reason := ending(line)) is not None:
             log.steps.close(reason, line=number)
     return log
@@ -148,6 +169,44 @@ def _record(log: Log, line: bytes, number: int) -> None:
         return  # a summary of all
     keys = (_known_keys if len(text) <= _SHORT else _keys)(tuple(data))
     _line(log, numbers, data, keys, number=number, at_ns=at_ns)
+
+
+def _text(log: Log, line: bytes, number: int) -> None:
+    """Read a line as DLLogger prints it: the same as a record would say, but for what it does not print."""
+    text = bare(line).text
+    if (found := _PRINTED.search(text)) is None:
+        if found := _EVALUATED.search(text):
+            took = _ELAPSED.search(text, found.end())
+            took_ns = seconds_ns(took[1]) if took else None
+            log.steps.span("evaluation", line=number, at_ns=log.steps.stamp(found[1], number), took_ns=took_ns)
+        return
+    at_ns = log.steps.stamp(found[1], number)
+    data: dict[str, Any] = {
+        name: float(value) * (1e-3 if unit else 1)
+        for name, value, unit in _VALUE.findall(text, found.end() - 1)
+        if _is(value)
+    }
+    if found["parameter"]:
+        _parameters(log, {name: int(value) for name, value in data.items() if value.is_integer()})
+        return
+    if (elapsed := _ELAPSED.search(text, found.end() - 1)) and _is(elapsed[1]):
+        data["iter_time"] = float(elapsed[1])
+    kind = found["kind"] or ""
+    if _EVALUATION.search(kind):
+        data = {"validation": 0}
+    elif not any(_EVALUATION.search(name) or _TRAINING.search(name) for name in data):
+        data["loss"] = None  # an iteration of nothing else is one of training
+    epoch = found["epoch"] or found["epoch_"] or found["_epoch"]
+    step = int(found["step"] or found["step_"] or found["_step"])
+    _line(log, [step] if epoch is None else [int(epoch), step], data, _keys(tuple(data)), number=number, at_ns=at_ns)
+
+
+def _is(value: str) -> bool:
+    """Return whether a text spells a number."""
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _clock(log: Log, found: dict[str, Any], number: int) -> int | None:
@@ -217,6 +276,6 @@ def _global(log: Log, numbers: list[int], data: dict[str, Any]) -> int:
         return numbers[0]
     epoch, step = numbers[0], numbers[-1]
     if epoch > log.epoch and step <= log.last:
-        log.offset += log.last + 1
+        log.offset += log.last + (step == 0)  # they are counted from 0 or from 1
     log.epoch, log.last = epoch, step
     return log.offset + step
