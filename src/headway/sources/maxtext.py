@@ -301,6 +301,8 @@ class _Log:
         if one.took > 0:
             until = None if one.until < 0 else one.until
             self.steps.span(one.name, line=number, at_ns=until, took_ns=one.took, inferred=one.inferred)
+        elif one.took < 0 and one.kind == "evaluation":
+            self.steps.span("evaluation", line=number, at_ns=at_ns)  # it took time, and nothing tells how much
         if one.kind == "checkpoint_save":
             self.steps.saved(one.step, line=number, at_ns=at_ns)
         elif one.kind == "restored":

@@ -121,6 +121,8 @@ def _share(beyond: int, pairs: Sequence[tuple[Told, int]]) -> None:
     kinds = {one.kind for one, _ in pairs}
     told = sum(length for one, length in pairs if length > 0)
     last = pairs[-1][0]
+    for one, _ in pairs:
+        one.took = 0  # it is in what another took
     if len(kinds) > 1 and 0 < told < beyond:
         for one, length in pairs:
             if length > 0:
@@ -234,7 +236,9 @@ class OnClock:
                 one.lasted(one.at - began.pop(key))
                 ended.add(key)
                 beside[place] = beside.get(place, 0) + one.took
-            elif one.kind in SPANS and key not in ended:
+            elif one.kind in SPANS and key in ended:
+                one.took = 0  # another host says it again
+            elif one.kind in SPANS:
                 ended.add(key)
                 after.setdefault(place, []).append(one)
         return after, beside, begun, waits
@@ -269,5 +273,7 @@ class OnClock:
             return 0
         until = last.at if last.at > low else low + beyond
         length = min(beyond, until - low)
+        for one in some:
+            one.took = 0  # it is in what the last took
         last.lasted(length, until=until, name=last.kind if len(kinds) == 1 else "unaccounted", inferred=True)
         return length

@@ -301,3 +301,13 @@ def test_of_steps_handed_over_ahead_what_is_beyond_is_told_from_the_steps_it_wai
     assert ledger.seconds["productive"] == pytest.approx(80, abs=0.1)
     assert ledger.seconds["evaluation"] == pytest.approx(15, abs=0.1)
     assert ledger.seconds["checkpoint_save"] == pytest.approx(12.5, abs=2.1)  # the first waits for the first step, too
+
+
+def test_an_evaluation_of_which_nothing_tells_how_long_it_took_is_said(tmp_path):
+    lines = [step(k) for k in range(9)]
+    lines.insert(5, "Completed eval after train step 4, loss=9.8")
+    run, ledger = of(tmp_path, [f"{text}\n" for text in lines])
+    assert ledger.seconds == {"productive": 18.0}
+    assert "line 6 is of evaluation without its length" in said(run)
+    run, ledger = of(tmp_path, [*(line(2 * k, step(k)) for k in range(9)), line(21, lines[5].replace("4", "9"))])
+    assert ledger.seconds == {"productive": 18.0, "evaluation": 5.0}
