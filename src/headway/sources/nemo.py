@@ -48,7 +48,7 @@ _EVALUATES_BAR: Final = re.compile(
     r"\b(?:Validation|Testing|Sanity Checking)(?: DataLoader \d{1,9})?: .{0,200}?\[((?:\d{1,9}:)?\d{1,4}:\d\d)[<,]"
 )
 _SAVE: Final = re.compile(
-    r"\bGlobal Checkpoint Save : .{0,200}?: Iteration: (\d{1,18}) : .{0,80}?duration: ([\d.]{1,20})s"
+    r"\bGlobal Checkpoint Save : Rank: (\d{1,9}) : Iteration: (\d{1,18}) : .{0,80}?duration: ([\d.]{1,20})s"
 )
 _SAVED: Final = re.compile(
     r"\bSuccessfully saved checkpoint from iteration +(\d{1,18}) |\bAsync checkpoint save for step (\d{1,18}) \("
@@ -137,6 +137,7 @@ class _Reader:
     fresh: int | None = None
     evaluation: _Evaluation | None = None
     is_async: bool = False
+    saver: str = ""
     has_bars: bool = False
     last: int = -1
     epoch: int = 0
@@ -268,7 +269,9 @@ class _Reader:
     def _checkpoint(self, text: str, number: int, at_ns: int | None) -> bool:
         """Return whether a line tells of a checkpoint, and note what it tells."""
         if found := _SAVE.search(text):
-            self.marks.append(_Mark(number, "checkpoint_save", at_ns, int(found[1]), seconds_ns(found[2])))
+            self.saver = self.saver or found[1]
+            if found[1] == self.saver:  # else another rank tells of the same
+                self.marks.append(_Mark(number, "checkpoint_save", at_ns, int(found[2]), seconds_ns(found[3])))
         elif "Scheduled async checkpoint save" in text:
             self.is_async = True
         elif found := _SAVED.search(text):

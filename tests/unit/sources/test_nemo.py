@@ -137,6 +137,12 @@ def test_a_save_that_is_not_asynchronous_is_durable_when_it_ends(tmp_path):
     assert account(run).steps.reworked == 1
 
 
+def test_a_save_that_several_ranks_tell_counts_once(tmp_path):
+    ranks = [dated(13, SAVE.format(3).replace("Rank: 0", f"Rank: {rank}")) for rank in range(3)]
+    run = load(tmp_path, dated(0) + "".join(map(step, range(4))) + "".join(ranks) + step(4) + dated(15))
+    assert spans(run) == [("checkpoint_save", 5.0)]
+
+
 def test_a_save_that_is_asynchronous_is_durable_when_it_was_finalized(tmp_path):
     text = (
         dated(0)
