@@ -54,6 +54,7 @@ _SAVED: Final = re.compile(
     r"\bSuccessfully saved checkpoint from iteration +(\d{1,18}) |\bAsync checkpoint save for step (\d{1,18}) \("
     r".{0,1000}\) finalized successfully|, global step (\d{1,18}): .{0,400}?\bsaving model to "
 )
+_FINALIZED: Final = re.compile(r"\bAsync finalization time took (\d{1,9}\.\d{1,9}) s\b")
 _RESTORED: Final = re.compile(r"\bRestor(?:ing|ed) (?:all )?states from the checkpoint .{0,1000}?\bstep=(\d{1,18})\b")
 _DEVICES: Final = re.compile(
     r"\bStarting with (\d{1,7}) processes\b|\bGLOBAL_RANK: \d{1,7}, MEMBER: \d{1,7}/(\d{1,7})\b"
@@ -277,7 +278,9 @@ class _Reader:
         elif found := _SAVED.search(text):
             through = int(found[1]) if found[1] else int(found[2]) - 1 if found[2] else min(int(found[3]), self.last)
             self.is_async = self.is_async or not found[3]
-            self.marks.append(_Mark(number, "saved", at_ns, through))
+            self.marks.append(_Mark(number, "saving" if found[3] else "saved", at_ns, through))
+        elif (found := _FINALIZED.search(text)) and float(found[1]) >= 1:  # less is lost in whole seconds
+            self.marks.append(_Mark(number, "waited", at_ns, took_ns=seconds_ns(found[1])))
         elif found := _RESTORED.search(text):
             self.marks.append(_Mark(number, "restored", at_ns, int(found[1])))
         else:
@@ -326,9 +329,13 @@ class _Reader:
 
     def _mark(self, mark: _Mark, at_ns: int | None) -> None:
         log, number = self.log, mark.number
-        if mark.kind in {"checkpoint_save", "evaluation"}:
-            log.span(mark.kind, line=number, at_ns=at_ns, took_ns=mark.took_ns)
+        if mark.kind in {"checkpoint_save", "waited", "evaluation"}:
+            name = "evaluation" if mark.kind == "evaluation" else "checkpoint_save"
+            log.span(name, line=number, at_ns=at_ns, took_ns=mark.took_ns)
             if mark.kind == "checkpoint_save" and not self.is_async:
+                log.saved(mark.step, line=number, at_ns=at_ns)
+        elif mark.kind == "saving":  # said before it is done, and where nothing else tells
+            if not self.saver and not self.is_async:
                 log.saved(mark.step, line=number, at_ns=at_ns)
         elif mark.kind == "saved":
             log.saved(mark.step, line=number, at_ns=at_ns)

@@ -126,6 +126,7 @@ def test_a_line_stands_for_those_since_the_line_before(tmp_path):
     assert account(run).steps.executed == 100
 
 
+FINAL = "Async finalization time took 10.692 s"
 SAVE = "Global Checkpoint Save : Rank: 0 : Iteration: {} : Start time: 1750290740.432s : Save duration: 5.000s"
 
 
@@ -153,6 +154,22 @@ def test_a_save_that_is_asynchronous_is_durable_when_it_was_finalized(tmp_path):
     assert events(load(tmp_path, text + step(4)), Saved) == []
     text += step(4) + dated(16, "Async checkpoint save for step 4 (/ckpt/step=3.ckpt) finalized successfully.")
     assert [event.step for event in events(load(tmp_path, text), Saved)] == [3]
+
+
+def test_a_save_that_begins_is_not_yet_durable_where_its_end_is_told(tmp_path):
+    begins = "Epoch 0, global step 3: 'val_loss' reached 1.2 (best 1.2), saving model to '/c/step=3.ckpt' as top 5\n"
+    text = dated(0) + "".join(map(step, range(4))) + begins + dated(13, SAVE.format(3))
+    run = load(tmp_path, text + dated(13, "Scheduled async checkpoint save") + step(4) + dated(15))
+    assert events(run, Saved) == []
+    assert [event.step for event in events(load(tmp_path, text + step(4) + dated(15)), Saved)] == [3]
+    assert [event.step for event in events(load(tmp_path, step(2) + step(3) + begins + step(4)), Saved)] == [3]
+
+
+def test_what_a_save_is_waited_for(tmp_path):
+    text = dated(0) + "".join(map(step, range(4))) + dated(8, "Async finalization time took 0.059 s")
+    run = load(tmp_path, text + "`Trainer.fit` stopped: `max_steps=4` reached.\n" + dated(19, FINAL))
+    assert spans(run) == [("checkpoint_save", 10.692)]
+    assert [event.reason for event in events(run, Close)] == ["finished"]
 
 
 def test_an_attempt_that_continues_from_a_checkpoint(tmp_path):
