@@ -58,7 +58,7 @@ def test_a_split_tells_whose_jobs_waited_also_of_those_that_hold_nothing():
     told = {
         user: one.queue and (one.queue.n_ran, one.queue.n_never_ran, one.queue.mean_s) for user, one in pieces.items()
     }
-    assert told == {"ana": (2, 0, 2 * 3600), "bo": (1, 0, 0), "eve": (0, 1, 0), "dan": None}
+    assert told == {"ana": (2, 0, 2 * 3600), "bo": (1, 0, 0), "eve": (0, 1, None), "dan": None}
     assert {(one.attempts, one.ranks) for one in pieces.values()} == {(0, 0)}
 
 

@@ -90,15 +90,15 @@ class Queue:
     Attributes:
         n_ran: Jobs that asked for devices and got them.
         n_never_ran: Jobs that asked and did not.
-        mean_s, median_s, p99_s, max_s: From submit to start, over those that ran [s].
+        mean_s, median_s, p99_s, max_s: From submit to start, over those that ran [s]; None where none did.
     """
 
     n_ran: int
     n_never_ran: int
-    mean_s: float
-    median_s: float
-    p99_s: float
-    max_s: float
+    mean_s: float | None = None
+    median_s: float | None = None
+    p99_s: float | None = None
+    max_s: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,11 +104,11 @@ class _History:
             since, until, milli = self._running(part)
             low, high = np.maximum(since, begin), np.minimum(until, end)
             places = np.flatnonzero((low < high) & (milli > 0))
-            keys = list(zip(*(column[part][places].tolist() for column in labels), strict=True))
-            n_jobs.update(keys)
+            keys = zip(*(column[part][places].tolist() for column in labels), strict=True)
             lengths = (high[places] - low[places]).tolist()
             for key, length, amount in zip(keys, lengths, milli[places].tolist(), strict=True):
                 held[key] += length * amount
+                n_jobs[key] += 1
         return self._worded(held), self._worded(n_jobs)
 
     def _worded(self, counts: Mapping[tuple[int, ...], int]) -> Counter[tuple[str, ...]]:
@@ -247,15 +247,16 @@ def _queues(jobs: Jobs, key: str | None = None) -> dict[str, Queue]:
 
 def _queue(waits: Ints) -> Queue:
     """Return what waits come to [ns]; `UNTOLD` is of a job that never ran."""
-    ran = waits[waits >= 0]
-    spread = ran if len(ran) else np.zeros(1, np.int64)
+    ran, n_never = waits[waits >= 0], int(np.count_nonzero(waits == UNTOLD))
+    if not len(ran):
+        return Queue(0, n_never)
     return Queue(
         n_ran=len(ran),
-        n_never_ran=int(np.count_nonzero(waits == UNTOLD)),
-        mean_s=float(spread.mean()) / NS_PER_S,
-        median_s=float(np.median(spread)) / NS_PER_S,
-        p99_s=float(np.percentile(spread, 99)) / NS_PER_S,
-        max_s=int(spread.max()) / NS_PER_S,
+        n_never_ran=n_never,
+        mean_s=float(ran.mean()) / NS_PER_S,
+        median_s=float(np.median(ran)) / NS_PER_S,
+        p99_s=float(np.percentile(ran, 99)) / NS_PER_S,
+        max_s=int(ran.max()) / NS_PER_S,
     )
 
 

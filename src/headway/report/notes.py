@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from headway.clock import NS_PER_S
-from headway.ledger.ledger import Ledger
+from headway.ledger.ledger import Ledger, Queue
 from headway.units import show_percent, show_seconds
 
 _FIRST_NS: Final = 86_400 * 365 * NS_PER_S
@@ -80,6 +80,8 @@ def factors(ledger: Ledger) -> tuple[str, str]:
     missing = [name for name in missing if name not in ledger.unknown]
     if ledger.of_pool:
         need = "what jobs held: their scheduler's log" if ledger.devices else "the number of devices: --capacity"
+        if ledger.start_ns is not None and ledger.start_ns == ledger.end_ns:
+            need = "a stretch of time, and this is one moment"
         return "   ".join(known), f"S needs {need}" if "S" in missing else ""
     needs = [f"{name} needs {_TO_GIVE[name]}" for name in missing[:1]]
     needs += [f"{name} {_TO_GIVE[name]}" for name in missing[1:]]
@@ -95,12 +97,7 @@ def beside(ledger: Ledger) -> list[str]:
         lines.append(f"{_count(steps.executed, 'step')} executed, {steps.retained} retained{pending}")
     lines += [f"{factor} is not known: {why}" for factor, why in ledger.unknown.items()]
     if ledger.queue is not None:
-        waited = ledger.queue
-        never = f"; {_count(waited.n_never_ran, 'job')} never ran" if waited.n_never_ran else ""
-        spread = {"median": waited.median_s, "p99": waited.p99_s, "most": waited.max_s}
-        shown = ", ".join(f"{name} {show_seconds(value)}" for name, value in spread.items())
-        mean = show_seconds(waited.mean_s)
-        lines.append(f"queue: {_count(waited.n_ran, 'job')} waited {mean} on average, {shown}{never}")
+        lines.append(f"queue: {_waited(ledger.queue)}")
     if ledger.energy_j is not None:
         each = f", {ledger.energy_j / steps.retained:,.0f} J a retained step" if steps.retained else ""
         lines.append(f"energy {ledger.energy_j / 3.6e6:,.3f} kWh{each}")
@@ -110,6 +107,19 @@ def beside(ledger: Ledger) -> list[str]:
         spans = ", ".join(f"{name} {_show(ns)}" for name, ns in ledger.background_ns.items())
         lines.append(f"in the background, beside the table: {spans}")
     return lines
+
+
+def _waited(queue: Queue) -> str:
+    """Return how long jobs waited, and how many never ran."""
+    said = []
+    spread = {"median": queue.median_s, "p99": queue.p99_s, "most": queue.max_s}
+    if queue.mean_s is not None:
+        shown = [f"{name} {show_seconds(value)}" for name, value in spread.items() if value is not None]
+        mean = f"{_count(queue.n_ran, 'job')} waited {show_seconds(queue.mean_s)} on average"
+        said.append(", ".join([mean, *shown]))
+    if queue.n_never_ran:
+        said.append(f"{_count(queue.n_never_ran, 'job')} never ran")
+    return "; ".join(said)
 
 
 def biggest_loss(ledger: Ledger) -> str:

@@ -217,7 +217,10 @@ class Page:
             cells = [label, _show(piece.held_ns), show_percent(share)]
             cells += [costs.show(piece.held_ns / NS_PER_S)] if costs else []
             if waited:
-                cells += [str(piece.jobs), show_seconds(queue.mean_s) if queue is not None and queue.n_ran else "-"]
+                cells += [
+                    str(piece.jobs),
+                    show_seconds(queue.mean_s) if queue is not None and queue.mean_s is not None else "-",
+                ]
             if never:
                 cells += [str(queue.n_never_ran) if queue is not None else "-"]
             table.add_row(*map(Text, cells), Text(self._glyphs.bar(share, 16 if waited else 24), style="green"))
