@@ -23,6 +23,8 @@ STARTS: Final = ("banner", "restored")
 """What tells that a program began."""
 _WORTH: Final = 0.1
 """Less than that of a step's time is not told from its usual ups and downs."""
+_LITTLE: Final = 20
+"""One part of a step in so many may pass beside its seconds."""
 _LATE: Final = 3
 """The line of a step is written by so many steps later, at most, and its seconds tell of the time until then."""
 
@@ -147,7 +149,7 @@ class OnClock:
 
     def __init__(self, rows: Rows, told: Sequence[Told]) -> None:
         self._took = rows.took.astype(np.int64)
-        self._most = usual(rows, told)
+        self._most = self._usual = usual(rows, told)
         names, counts = np.unique(rows.rank, return_counts=True)
         main = int(names[np.argmax(counts)])
         self._own = np.flatnonzero((rows.at != UNKNOWN) & (rows.rank == main))
@@ -186,24 +188,60 @@ class OnClock:
                 own[place] -= length
                 if not goes_on[place]:
                     waits.setdefault(place, some[-1].until - length)
-        most = self._longest(goes_on)
-        confirmed = goes_on & (own <= 2 * most + most // 2 + whole)  # what waits for the devices waits for two steps
-        took = np.where(confirmed, UNKNOWN, np.where(goes_on, np.minimum(most, np.maximum(own, 0)), self._seconds))
-        for place, waited in waits.items():
-            if place < len(took) and not goes_on[place] and self._seconds[place] != UNKNOWN:
-                took[place] = self._seconds[place] + int(self._at[place]) - waited
+        took = np.where(goes_on, UNKNOWN, self._seconds)
+        for place, length in self._shorter(own, goes_on, plain, late=bool(whole)).items():
+            took[place] = length
+        self._until_waited(took, goes_on, waits)
         self._took[self._own] = took
         return self._took
 
-    def _longest(self, goes_on: NDArray[np.bool_]) -> Ints:
-        """Return how long a step may have been: what its seconds and those of the next ones say, or as usual [ns]."""
-        most = np.maximum(self._seconds, self._most)
+    def _until_waited(self, took: Ints, goes_on: NDArray[np.bool_], waits: dict[int, int]) -> None:
+        """Let first steps take their seconds, and what passed since they were handed over."""
+        for place, waited in waits.items():
+            if place < len(took) and not goes_on[place] and self._seconds[place] != UNKNOWN:
+                took[place] = self._seconds[place] + int(self._at[place]) - waited
+
+    def _shorter(
+        self, own: Ints, goes_on: NDArray[np.bool_], plain: NDArray[np.bool_], *, late: bool
+    ) -> dict[int, int]:
+        """Return by place how long steps were that seconds do not tell to have taken all of their time [ns].
+
+        What passed between two lines beyond the seconds is of the step as far as the seconds of the next two lines
+        are longer than what passed before them, each such second counted once. At the beginning, where steps are handed
+        over before any has ended, and at the end, where nothing tells those seconds, a step may have been as long as
+        usual; beside something else, which waits for the devices, as long as two and a half.
+
+        Args:
+            own: What passed between its line and the one before, less what else was done there [ns].
+            goes_on: Whether it is the next step of the line before.
+            plain: Whether nothing else was done between the two.
+            late: Whether times are in whole seconds: a line may then seem up to a second late, or early.
+        """
+        n = len(own)
+        near = ~plain
+        near[:-1] |= ~plain[1:]
+        near[:-2] |= ~plain[2:]
+        least = np.where(near, 2 * self._usual + self._usual // 2, 0)
+        edge = ~goes_on
         for later in range(1, _LATE):
-            if later < len(most):
-                same = np.logical_and.reduce([goes_on[k : len(most) - later + k] for k in range(1, later + 1)])
-                seconds = np.where(same, self._seconds[later:], UNKNOWN)
-                np.maximum(most[:-later], seconds, out=most[:-later])
-        return most
+            edge[later:] |= ~goes_on[:-later]
+        edge[-_LATE:] = True
+        least = np.where(edge, np.maximum(least, self._usual), least)
+        seconds = np.maximum(np.where(self._seconds == UNKNOWN, own, self._seconds), least)
+        beyond = own - seconds
+        enough = np.maximum(seconds, self._usual) // _LITTLE
+        spare = np.where(plain, np.maximum(-beyond, 0), 0)
+        found: dict[int, int] = {}
+        for place in np.flatnonzero(goes_on & (beyond > enough)).tolist():
+            left = int(beyond[place])
+            for other in ((place - 2, place - 1) if late else ()) + (place + 1, place + 2):
+                if 0 <= other < n:
+                    used = min(left, int(spare[other]))
+                    spare[other] -= used
+                    left -= used
+            if left > enough[place]:
+                found[place] = max(int(own[place]) - left, 0)
+        return found
 
     def _between(self) -> tuple[dict[int, list[Told]], dict[int, int], set[int], dict[int, int]]:
         """Pair what began and ended.

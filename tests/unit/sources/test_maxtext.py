@@ -180,8 +180,9 @@ def test_steps_whose_seconds_are_hidden_are_steps(tmp_path):
     assert "3 lines tell of steps without time or length" in said(run)
 
 
-def test_steps_handed_over_ahead_take_the_time_between_their_lines(tmp_path):
-    seconds = [40.2, 0.3, 20.5, 10.2, 10.4, 10.4, 10.4, 10.4]
+@pytest.mark.parametrize("second", [20.5, 10.4])  # the program may have waited for the first step, or stay one ahead
+def test_steps_handed_over_ahead_take_the_time_between_their_lines(second, tmp_path):
+    seconds = [40.2, 0.3, second, 10.2, 10.4, 10.4, 10.4, 10.4]
     lines = [line(0, "System Information: Jax Version: 0.7")]
     lines += [line(60 + 10.4 * k, step(k, took)) for k, took in enumerate(seconds)]
     _, ledger = of(tmp_path, lines)
@@ -192,6 +193,13 @@ def test_time_that_no_seconds_tell_of_is_no_step(tmp_path):
     lines = [line(2 * k + (600 if k > 9 else 0), step(k)) for k in range(20)]
     _, ledger = of(tmp_path, lines)
     assert ledger.seconds == pytest.approx({"productive": 40, "unaccounted": 600})
+
+
+@pytest.mark.parametrize("apart", [2.5, 3.0, 6.0])
+def test_time_that_each_step_leaves_between_the_lines_is_no_step(apart, tmp_path):
+    lines = [line(60, step(0, 30.0)), *(line(60 + apart * k, step(k)) for k in range(1, 20))]
+    _, ledger = of(tmp_path, lines)
+    assert ledger.seconds["unaccounted"] == pytest.approx(19 * (apart - 2.0))
 
 
 def test_a_save_of_the_first_step_is_told_before_its_line(tmp_path):
