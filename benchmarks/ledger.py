@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from headway import account
-from headway.sources.follow import Follower
+from headway.sources.native.follow import Follower
 
 from history import write_headway_log
 from peers import environment

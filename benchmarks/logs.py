@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headway.sources.tfrecord import checksum
+from headway.sources.tensorboard.tfrecord import checksum
 
 START = 1_700_000_000
 FIRST = datetime.fromtimestamp(START, tz=UTC)

@@ -7,7 +7,7 @@ import pytest
 
 from headway.record.steplog import field_names, header
 from headway.sources import load
-from headway.sources.follow import Follower
+from headway.sources.native.follow import Follower
 
 PHASES = ("source", "transform")
 N = 6

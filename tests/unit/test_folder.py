@@ -10,7 +10,7 @@ import pytest
 from headway import account
 from headway.errors import SourceError
 from headway.sources import load, load_all
-from headway.sources.tfrecord import checksum
+from headway.sources.tensorboard.tfrecord import checksum
 
 
 def mllog(seconds, status="success"):

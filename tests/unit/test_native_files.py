@@ -13,8 +13,8 @@ from headway.events import Notice, Unknown
 from headway.record.steplog import field_names, header
 from headway.sources.columns import Columns
 from headway.sources.files import MAX_LINE
-from headway.sources.jsonl import EventFile
-from headway.sources.npy import StepFile
+from headway.sources.native.jsonl import EventFile
+from headway.sources.native.npy import StepFile
 
 OPEN = b'{"kind":"open","run":"r","attempt":"a0","wall_ns":1700000000000000000,"mono_ns":0}\n'
 PHASES = ("source", "transform", "transfer")

@@ -10,7 +10,7 @@ from headway.events import Close, Span
 from headway.ledger.account import account
 from headway.record.steplog import field_names, header
 from headway.sources import load, load_all
-from headway.sources.follow import Follower
+from headway.sources.native.follow import Follower
 
 PHASES = ("source",)
 S = 10**9

@@ -12,7 +12,7 @@ import pytest
 import headway
 from headway.errors import SourceError
 from headway.events import Begin, End, Exit, Open
-from headway.sources.launch import Pointer, pointers
+from headway.sources.native.launch import Pointer, pointers
 
 from recorded import events, log_folders, reason, rows
 

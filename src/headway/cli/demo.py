@@ -70,7 +70,7 @@ def require_sklearn(find: Callable[[str], object] = find_spec) -> None:
 
 def recorded_steps(logs: Path) -> int:
     """Return how many steps the logs under that folder hold so far."""
-    from headway.sources.follow import Follower
+    from headway.sources.native.follow import Follower
 
     return sum(len(process.rows) for run in Follower(logs).poll() for process in run.processes)
 

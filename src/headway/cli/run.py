@@ -234,7 +234,7 @@ class Launcher:
 
 def _runs_of(folder: str) -> list[str]:
     """Return the folders of the runs that a launch's processes recorded, as the notes in its folder say."""
-    from headway.sources.launch import recorded
+    from headway.sources.native.launch import recorded
 
     return sorted({str(path.parent) for path in recorded(Path(folder), moved=False)}) if folder else []
 

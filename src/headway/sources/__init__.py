@@ -11,7 +11,7 @@ from typing import Any
 from headway.errors import ArgumentError, SourceError
 from headway.sources.asked import Asked, Loaded
 from headway.sources.folder import Folder, nothing_in
-from headway.sources.native import Native, Opened, open_at
+from headway.sources.native.source import Native, Opened, open_at
 from headway.sources.registry import SOURCES, Source, choose, unreadable
 from headway.sources.text import clean
 from headway.sources.together import together

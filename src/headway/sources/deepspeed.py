@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.sources import megatron
+from headway.sources.megatron import source as megatron
 from headway.sources.steps.columns import UNKNOWN
 from headway.sources.steps.line import MOMENT, moment
 from headway.sources.steps.lines import LONGEST, Bare, StepLines, bare, ending, holds

@@ -18,7 +18,7 @@ from headway.ledger.jobs import UNTOLD, Jobs
 from headway.sources import files
 from headway.sources.asked import Asked, Loaded
 from headway.sources.files import reason
-from headway.sources.native import Native, below
+from headway.sources.native.source import Native, below
 from headway.sources.registry import Source, choose
 from headway.sources.retold import told_once
 from headway.sources.text import clean
@@ -218,7 +218,7 @@ class Folder:
             why = "there is no MLPerf training log beside it" if not lacking else "it does not say of which of the runs"
             self._aside += [(path, f"a power log, and {why}") for path in power]
             return
-        from headway.sources.mlperfpower import attach
+        from headway.sources.mlperfpower.source import attach
 
         ((place, run),) = lacking
         try:

@@ -16,10 +16,11 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import AnyEvent, Close, Notice, Open, Saved, Span
 from headway.ledger.history import Process, Rows, Run
-from headway.sources import files, mlperfpower
+from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.intervals import Paired, clip, outside, pair, pair_numbered
 from headway.sources.mllog import ANY_MARK, KEYS, MARK, NAMES, Log, Records, Stop, read, whole
+from headway.sources.mlperfpower import source as mlperfpower
 from headway.sources.text import clean
 from headway.units import show_seconds
 

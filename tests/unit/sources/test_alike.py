@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 from headway.errors import SourceError
-from headway.sources import deepspeed, files, lightning, maxtext, megatron, nanogpt, torchtitan
+from headway.sources import deepspeed, files, lightning
 from headway.sources.asked import Asked
+from headway.sources.maxtext import source as maxtext
+from headway.sources.megatron import source as megatron
+from headway.sources.nanogpt import source as nanogpt
 from headway.sources.steps import lines as steplines
 from headway.sources.steps.alike import Alike
 from headway.sources.steps.column import Column, Table
 from headway.sources.steps.columns import UNKNOWN
 from headway.sources.steps.lines import StepLines
+from headway.sources.torchtitan import source as torchtitan
 
 
 def nano(chance):

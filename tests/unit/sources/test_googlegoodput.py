@@ -10,7 +10,7 @@ from headway.errors import SourceError
 from headway.ledger.account import account
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.googlegoodput import GoogleGoodput
+from headway.sources.googlegoodput.source import GoogleGoodput
 
 T0 = 1_700_000_000.0
 

@@ -7,9 +7,9 @@ import pytest
 
 from headway.events import Close
 from headway.ledger.account import account
-from headway.sources import maxtext
 from headway.sources.asked import Asked
-from headway.sources.maxtext import MaxText
+from headway.sources.maxtext import source as maxtext
+from headway.sources.maxtext.source import MaxText
 
 BEGIN = datetime(2025, 8, 11, 21, 54, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import pytest
 from headway.events import Close, Saved, Span
 from headway.ledger.account import account
 from headway.sources.asked import Asked
-from headway.sources.megatron import Megatron
+from headway.sources.megatron.source import Megatron
 from headway.sources.steps import lines as steplines
 
 

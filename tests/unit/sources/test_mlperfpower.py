@@ -12,7 +12,7 @@ from headway.ledger.history import Process, Run
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.mlperf import MLPerf
-from headway.sources.mlperfpower import MLPerfPower, attach, read, window
+from headway.sources.mlperfpower.source import MLPerfPower, attach, read, window
 
 T0 = 1_700_000_000
 

@@ -10,8 +10,8 @@ from headway.events import Close, Saved, Span
 from headway.ledger.account import account
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.nanogpt import NanoGPT
 from headway.sources.nanogpt.iterations import Iterations
+from headway.sources.nanogpt.source import NanoGPT
 from headway.sources.steps import lines as steplines
 
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"

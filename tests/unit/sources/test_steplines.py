@@ -5,11 +5,15 @@ import pytest
 
 from headway.clock import NS_PER_S
 from headway.ledger.account import account
-from headway.sources import deepspeed, maxtext, megatron, nanogpt, torchtitan
+from headway.sources import deepspeed
 from headway.sources.asked import Asked
+from headway.sources.maxtext import source as maxtext
+from headway.sources.megatron import source as megatron
+from headway.sources.nanogpt import source as nanogpt
 from headway.sources.steps import lines as steplines
 from headway.sources.steps.line import bare, kept
 from headway.sources.steps.lines import StepLines
+from headway.sources.torchtitan import source as torchtitan
 
 T = 1_740_000_000 * NS_PER_S
 KEPT = {

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from headway.ledger.account import account
-from headway.sources import torchtitan
 from headway.sources.asked import Asked
-from headway.sources.torchtitan import TorchTitan
+from headway.sources.torchtitan import source as torchtitan
+from headway.sources.torchtitan.source import TorchTitan
 
 
 def line(second, text, front="[titan]"):

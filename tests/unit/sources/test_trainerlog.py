@@ -9,8 +9,8 @@ import pytest
 from headway.errors import SourceError
 from headway.ledger.account import account
 from headway.sources.asked import Asked
-from headway.sources.hftrainer import HFTrainer
-from headway.sources.trainerlog import TrainerLog, _Lines
+from headway.sources.hftrainer.source import HFTrainer
+from headway.sources.trainerlog.source import TrainerLog, _Lines
 
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
 

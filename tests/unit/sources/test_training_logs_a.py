@@ -11,8 +11,9 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import Close, Restored, Saved, Span
 from headway.ledger.account import account
-from headway.sources import deepspeed, dllogger, megatron
+from headway.sources import deepspeed, dllogger
 from headway.sources.asked import Asked
+from headway.sources.megatron import source as megatron
 from headway.sources.steps.lines import StepLines, bare, ending, seconds_ns, stamp
 
 T = 1_740_000_000 * NS_PER_S

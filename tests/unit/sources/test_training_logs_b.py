@@ -13,15 +13,20 @@ import pytest
 from data import real
 from headway.errors import SourceError
 from headway.ledger.account import account
-from headway.sources import files, hfdocument, hftrainer, tensorboard, tfrecord, torchtitan
+from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.hftrainer import MOST_STEPS, HFTrainer
+from headway.sources.hftrainer import document as hfdocument
+from headway.sources.hftrainer import source as hftrainer
+from headway.sources.hftrainer.source import MOST_STEPS, HFTrainer
 from headway.sources.lightning import Lightning
-from headway.sources.maxtext import MaxText
-from headway.sources.nanogpt import NanoGPT
-from headway.sources.tensorboard import TRIED, TensorBoard
-from headway.sources.tfrecord import checksum, checksums
-from headway.sources.torchtitan import TorchTitan
+from headway.sources.maxtext.source import MaxText
+from headway.sources.nanogpt.source import NanoGPT
+from headway.sources.tensorboard import source as tensorboard
+from headway.sources.tensorboard import tfrecord
+from headway.sources.tensorboard.source import TRIED, TensorBoard
+from headway.sources.tensorboard.tfrecord import checksum, checksums
+from headway.sources.torchtitan import source as torchtitan
+from headway.sources.torchtitan.source import TorchTitan
 
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from headway.sources.writers import apart
+from headway.sources.trainerlog.writers import apart
 
 
 def parts(lines):

@@ -1,5 +1,1 @@
-"""Megatron-LM and Megatron-DeepSpeed: what they print while they train."""
-
-from headway.sources.megatron.source import Megatron, read
-
-__all__ = ["Megatron", "read"]
+"""Logs of Megatron-LM, Megatron-DeepSpeed and their forks."""

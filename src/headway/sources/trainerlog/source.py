@@ -19,7 +19,7 @@ from headway.sources.steps.column import Table
 from headway.sources.steps.columns import UNKNOWN
 from headway.sources.steps.lines import LONGEST, StepLines
 from headway.sources.text import clean
-from headway.sources.writers import apart
+from headway.sources.trainerlog.writers import apart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from headway.clock import NS_PER_S
 from headway.events import CLOSE_REASONS
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
-from headway.sources.maxtext_clock import STARTS, OnClock, Rows, Told, end_to_end
+from headway.sources.maxtext.clock import STARTS, OnClock, Rows, Told, end_to_end
 from headway.sources.steps import front
 from headway.sources.steps.column import Table
 from headway.sources.steps.columns import UNKNOWN, parts, search

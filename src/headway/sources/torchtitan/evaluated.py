@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headway.sources.torchtitan_told import BEGINS, Rows, Told
+from headway.sources.torchtitan.told import BEGINS, Rows, Told
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

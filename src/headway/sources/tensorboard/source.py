@@ -18,8 +18,8 @@ from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
 from headway.sources.steps.columns import UNKNOWN
 from headway.sources.steps.lines import StepLines
+from headway.sources.tensorboard.tfrecord import HEADER, Stretch, checksum, stretches
 from headway.sources.text import clean
-from headway.sources.tfrecord import HEADER, Stretch, checksum, stretches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

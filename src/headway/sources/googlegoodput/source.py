@@ -18,7 +18,7 @@ from headway.ledger.pieces import owned
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
-from headway.sources.googlegoodput_entries import (
+from headway.sources.googlegoodput.entries import (
     BEGIN,
     DONE,
     LOAD,

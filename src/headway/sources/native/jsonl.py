@@ -13,8 +13,8 @@ import numpy as np
 from headway.events import AnyEvent, Open, Step, Unknown, decode
 from headway.sources.columns import FIXED, Columns
 from headway.sources.files import MAX_LINE, reason, regular
+from headway.sources.native.tidy import flaw, tidy
 from headway.sources.text import Complaints, clean
-from headway.sources.tidy import flaw, tidy
 
 NAME: Final = "events.jsonl"
 _BOM: Final = b"\xef\xbb\xbf"

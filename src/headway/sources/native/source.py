@@ -13,10 +13,10 @@ import msgspec
 
 from headway.events import Unknown, decode
 from headway.ledger.history import Process, Run
-from headway.sources import jsonl, npy
 from headway.sources.asked import Asked
-from headway.sources.attempt import Attempt, holds_log, named_as_attempt
-from headway.sources.launch import later_logs, recorded, widen
+from headway.sources.native import jsonl, npy
+from headway.sources.native.attempt import Attempt, holds_log, named_as_attempt
+from headway.sources.native.launch import later_logs, recorded, widen
 from headway.sources.text import clean
 
 _LINES_TRIED = 50

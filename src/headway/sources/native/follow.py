@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 from headway.ledger.history import Run
-from headway.sources import native
 from headway.sources.asked import Asked
-from headway.sources.attempt import Attempt
+from headway.sources.native import source as native
+from headway.sources.native.attempt import Attempt
 from headway.sources.registry import recognise
 
 

@@ -11,10 +11,10 @@ import msgspec
 
 from headway.events import ClockPair, Exit, Open
 from headway.ledger.history import Process
-from headway.sources import jsonl, npy
 from headway.sources.columns import Columns
+from headway.sources.native import jsonl, npy
+from headway.sources.native.tidy import tidy_open
 from headway.sources.text import clean
-from headway.sources.tidy import tidy_open
 
 _NAME: Final = re.compile(r"(?P<attempt>.+)-r(?P<rank>\d{1,9})", re.DOTALL)
 LAUNCH: Final = "-launch"

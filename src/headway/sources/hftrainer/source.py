@@ -19,8 +19,8 @@ from headway.ledger.history import Process, Rows, Run
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
-from headway.sources.hfdocument import Document
-from headway.sources.hflosses import Losses
+from headway.sources.hftrainer.document import Document
+from headway.sources.hftrainer.losses import Losses
 from headway.sources.retold import home_of
 from headway.sources.text import Complaints, clean
 

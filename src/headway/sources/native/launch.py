@@ -19,7 +19,7 @@ from headway.clock import NS_PER_S
 from headway.events import Close, Open, Span
 from headway.ledger.history import Process
 from headway.sources import files
-from headway.sources.attempt import LAUNCH, holds_log
+from headway.sources.native.attempt import LAUNCH, holds_log
 
 APART_NS: Final = NS_PER_S
 """So much may the clocks of a launcher and of its command differ; more, and they are not of one boot."""

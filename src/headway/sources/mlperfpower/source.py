@@ -17,11 +17,12 @@ from headway.clock import NS_PER_S
 from headway.errors import SourceError
 from headway.events import Notice, Open, Span
 from headway.ledger.history import Process, Run
-from headway.sources import files, ptdaemon
+from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.columns import BOUND
 from headway.sources.intervals import Interval
 from headway.sources.mllog import MARK, NS_PER_MS, time_ns
+from headway.sources.mlperfpower import ptdaemon
 from headway.sources.text import Complaints, clean
 from headway.units import show_seconds
 

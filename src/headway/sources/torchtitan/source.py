@@ -19,8 +19,8 @@ from headway.sources.asked import Asked
 from headway.sources.steps.front import ranks
 from headway.sources.steps.lines import StepLines, bare, ending, holds, seconds_ns, stamp
 from headway.sources.text import clean
-from headway.sources.torchtitan_evaluated import Evaluated
-from headway.sources.torchtitan_told import Rows, Telling, Told, apart, of_one
+from headway.sources.torchtitan.evaluated import Evaluated
+from headway.sources.torchtitan.told import Rows, Telling, Told, apart, of_one
 from headway.sources.zone import in_order
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Entries of Google's goodput recorder."""

@@ -1,0 +1,1 @@
+"""`trainer_state.json` of the Hugging Face Trainer."""

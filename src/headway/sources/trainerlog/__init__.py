@@ -1,0 +1,1 @@
+"""Line logs of LLaMA-Factory and ms-swift."""
