@@ -318,3 +318,28 @@ def test_evaluations_that_were_written_to_a_file_of_their_own_belong_to_the_trai
     assert (ledger.attempts, ledger.steps.executed, ledger.seconds["evaluation"]) == (1, 59, 30.0)
     assert "rework" not in ledger.seconds
     assert "recovery" not in ledger.seconds
+
+
+def test_trainings_of_one_file_are_several_though_they_took_the_same(tmp_path):
+    told = [f"step:{n}/6 train_loss:3.0 train_time:{100 * n + n * n}ms step_avg:100.00ms" for n in range(1, 7)]
+    (tmp_path / "driver.log").write_text("\n".join(told * 3) + "\n")
+    for path in (tmp_path, tmp_path / "driver.log"):
+        assert [sum(len(process.rows) for process in run.processes) for run in load(path)] == [6, 6, 6]
+
+
+def test_what_nemo_printed_beside_the_lines_of_dllogger_counts_once(tmp_path):
+    data = '{"global_step": %d, "consumed_samples": 8.0, "train_step_timing in s": 2.0, "epoch": 0}'
+    lines = [
+        f'DLLL {{"timestamp": "{1740000000 + 2 * n}.5", "elapsedtime": "{2 * n}.5", "type": "LOG", "step": {n}, '
+        f'"data": {data % n}}}'
+        for n in range(10)
+    ]
+    printed = [
+        f"Training epoch 0, iteration {n}/9 | lr: 1e-05 | global_step: {n} | train_step_timing in s: 2.0"
+        for n in range(10)
+    ]
+    (tmp_path / "dllogger.json").write_text("\n".join(lines) + "\n")
+    (tmp_path / "log.out").write_text("\n".join(printed) + "\n")
+    (run,) = load(tmp_path)
+    assert run.source == "dllogger"
+    assert any("tells the same training" in text and "log.out" in text for text in run.warnings)

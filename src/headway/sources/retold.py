@@ -46,15 +46,16 @@ def told_once(found: Sequence[Loaded]) -> list[Loaded]:
     * A trainer writes TensorBoard's files below its folder or beside its table: they have a clock, and it has none.
     * A trainer's state lies beside the lines that the same training logged, which tell how long it took.
     * TensorBoard's files lie beside or below the log of the same training, or below those of the training itself.
+    * NeMo writes DLLogger's lines beside what it prints.
     """
     if len(found) < 2:
         return list(found)
     runs = [one for one in found if isinstance(one, Run)]
     kept: dict[int, Any] = {id(one): one for one in found}
     left: dict[tuple[int, str], list[str]] = {}
-    rules = (_beginnings, _earlier_states, _without_clock, _beside_lines, _beside_log, _beside_training)
+    rules = (_beginnings, _earlier_states, _without_clock, _beside_lines, _beside_json, _beside_log, _beside_training)
     for one, other, why in chain(_copies(found), *(rule(runs) for rule in rules)):
-        if id(one) in kept and id(other) in kept:
+        if id(one) in kept and id(other) in kept and one.path != other.path:  # what one file tells twice was twice
             left.setdefault((id(other), why), []).append(kept.pop(id(one)).path)
             if why == _NO_CLOCK:  # called as the folder that the trainer was told to write to
                 kept[id(other)] = replace(kept[id(other)], name=one.name)
@@ -190,6 +191,18 @@ def _beside_lines(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
     for state in (run for run in runs if run.source == "hftrainer"):
         same = (run for run in lines.get(home_of(Path(state.path)), ()) if _as_far(state, run))
         yield from ((state, run, _NO_CLOCK) for run in same)
+
+
+def _beside_json(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
+    """Yield what NeMo printed where DLLogger's lines of the same training lie beside it."""
+    lines = _by_folder(run for run in runs if run.source == "dllogger")
+    for printed in (run for run in runs if run.source == "nemo"):
+        same = (run for run in lines.get(Path(printed.path).parent, ()) if _as_far(printed, run))
+        yield from (
+            (printed, run, "as it tells the same training")
+            for run in same
+            if not printed.clock or _same_time(printed, run)
+        )
 
 
 def _beside_log(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
