@@ -343,3 +343,24 @@ def test_what_nemo_printed_beside_the_lines_of_dllogger_counts_once(tmp_path):
     (run,) = load(tmp_path)
     assert run.source == "dllogger"
     assert any("tells the same training" in text and "log.out" in text for text in run.warnings)
+
+
+def test_trainings_of_mlperf_that_ran_beside_each_other_are_several(tmp_path):
+    """HPC's weak scaling trains many models at once, each of which tells about the same at about the same time."""
+    for number in (1, 10):
+        begun = 1_700_000_000_000 + number
+        lines = [{"key": "init_start", "time_ms": begun}, {"key": "run_start", "time_ms": begun + 100}]
+        for epoch in range(4):
+            times = [begun + 1000 * (epoch + 1), begun + 1000 * (epoch + 2) - 10 * number]
+            lines += [
+                {"key": f"epoch_{what}", "time_ms": at, "metadata": {"epoch_num": epoch}}
+                for what, at in zip(("start", "stop"), times, strict=True)
+            ]
+        lines += [{"key": "run_stop", "time_ms": begun + 6000, "metadata": {"status": "success"}}]
+        text = "".join(f":::MLLOG {json.dumps(line)}\n" for line in lines)
+        for name in (f"results/result_{number}.txt", f"ranks/rank_{number}.log"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(text)
+    assert [run.name for run in load(tmp_path / "results", devices=8)] == ["result_1", "result_10"]
+    (run,) = load(tmp_path / "ranks", devices=8)
+    assert any("tells the same job" in text for text in run.warnings)

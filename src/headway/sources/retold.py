@@ -26,6 +26,8 @@ _ALIKE: Final = 0.05
 _ALIKE_NS: Final = 60 * NS_PER_S
 """Ranks of one job print a step within some share of its length, and begin within a minute [ns]."""
 _CHECKPOINT: Final = re.compile(r"checkpoint-\d+")
+_RESULT: Final = re.compile(r"result_\d+\.txt(\.gz)?")
+"""MLPerf's rules call the log of one training so, and number the trainings."""
 _OWN: Final = 4
 """Steps of so many different lengths, to the nanosecond, are those of one run alone."""
 _NO_CLOCK: Final = "as it tells the same training and has no clock"
@@ -85,6 +87,8 @@ def _and_said(run: Run, text: str) -> Run:
 def _same_job(one: Run, other: Run) -> bool:
     """Return whether two logs tell the same steps of the same devices at the same time."""
     if one.source != other.source or not len(one.processes) == len(other.processes) == 1:
+        return False
+    if one.source == "mlperf" and all(_RESULT.fullmatch(Path(run.path).name) for run in (one, other)):
         return False
     (mine,), (theirs,) = one.processes, other.processes
     if mine.open.devices < 2 or (mine.open.devices, mine.open.rank) != (theirs.open.devices, theirs.open.rank):
