@@ -150,6 +150,25 @@ def test_an_evaluation_may_overlap_the_next_epoch(tmp_path):
     marks += [entry(4500, "epoch_start"), entry(5000, "eval_stop"), entry(10000, "epoch_stop")]
     ledger = account(read(tmp_path, run_of(*marks))[0])
     assert ledger.seconds == {"startup": 1.0, "productive": 7.0, "evaluation": 1.0}
+    assert not any("beside" in text for text in ledger.warnings)
+
+
+def test_evaluations_inside_which_whole_blocks_lie_take_nothing_of_them(tmp_path):
+    marks = [mark for n in range(6) for mark in block(n, 2000 + n * 1000, 2900 + n * 1000)]
+    evals = [mark for n in (0, 2, 4) for mark in block(n, 2950 + n * 1000, None, "eval")]
+    stops = [entry(5100, "eval_stop", epoch_num=0), entry(7300, "eval_stop", epoch_num=2)]
+    (run,) = read(tmp_path, run_of(*marks, *evals, *stops))
+    assert account(run).seconds == pytest.approx(
+        {"startup": 1.0, "productive": 5.4, "unaccounted": 0.05, "evaluation": 5 * 0.1 - 0.05 + 2.1}
+    )
+    assert any("beside the training: for 4.5 s" in text for text in run.processes[0].warnings)
+
+
+def test_an_evaluation_that_begins_in_a_block_and_holds_a_whole_one_takes_nothing_of_either(tmp_path):
+    marks = [*block(1, 2000, 4000), *block(2, 4500, 5000), *block(3, 5500, 9000), *block(1, 3000, 6000, "eval")]
+    assert account(read(tmp_path, run_of(*marks))[0]).seconds == {
+        "startup": 1.0, "productive": 6.0, "evaluation": 1.0, "shutdown": 1.0,
+    }  # fmt: skip
 
 
 def test_an_evaluation_without_a_stop_reaches_to_the_end(tmp_path):

@@ -158,3 +158,17 @@ def outside(intervals: ArrayLike, begin: int, end: int) -> int:
     """
     every, inside = np.asarray(intervals, np.int64).reshape(-1, 2), clip(intervals, begin, end)
     return int((every[:, 1] - every[:, 0]).sum() - (inside[:, 1] - inside[:, 0]).sum())
+
+
+def without(interval: Interval, taken: Ints) -> list[Interval]:
+    """Return what of an interval none of the others, which are in order and apart, takes.
+
+    Example:
+        >>> without((0, 9), np.array([[-5, 2], [4, 6]]))
+        [(2, 4), (6, 9)]
+        >>> without((0, 9), np.array([[0, 9]]))
+        []
+    """
+    some = taken[np.searchsorted(taken[:, 1], interval[0], "right") : np.searchsorted(taken[:, 0], interval[1])]
+    begins, ends = [interval[0], *some[:, 1].tolist()], [*some[:, 0].tolist(), interval[1]]
+    return [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]

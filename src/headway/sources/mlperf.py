@@ -18,7 +18,7 @@ from headway.events import AnyEvent, Close, Notice, Open, Saved, Span
 from headway.ledger.history import Process, Rows, Run
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.intervals import Paired, clip, outside, pair, pair_numbered
+from headway.sources.intervals import Interval, Paired, clip, outside, pair, pair_numbered, without
 from headway.sources.mllog import ANY_MARK, KEYS, MARK, NAMES, Log, Records, Stop, read, whole
 from headway.sources.mlperfpower import source as mlperfpower
 from headway.sources.text import clean
@@ -180,7 +180,7 @@ class _Segment:
             steps = self._steps(start, end)
             if (first := int(steps[0, 0])) > start:
                 events.append(Span(category="unaccounted", start=start, end=first))
-            events += self._evaluations(start, end)
+            events += self._evaluations(start, end, steps)
             events += self._staging(start, end)
         return Process(
             msgspec.structs.replace(opened, wall_ns=begin, mono_ns=begin),
@@ -245,7 +245,8 @@ class _Segment:
         staged = clip(self._paired("staging").intervals, start, end).tolist()
         return [Span(category="custom:staging", start=first, end=last) for first, last in staged]
 
-    def _evaluations(self, start: int, end: int) -> list[Span]:
+    def _evaluations(self, start: int, end: int, steps: Ints) -> list[Span]:
+        """Return the evaluations; of one beside which a step began, what no step covers."""
         found = self._paired("eval")
         intervals = found.intervals
         if found.left_open is not None and found.left_open < end:
@@ -256,9 +257,27 @@ class _Segment:
         if not len(intervals) and not found.n_unmatched:
             self.warnings.append(_NO_EVALUATION)
         self._warn_outside("evaluations", intervals, start, end)
-        return [
-            Span(category="evaluation", start=first, end=last) for first, last in clip(intervals, start, end).tolist()
-        ]
+        parts = self._waited_for(clip(intervals, start, end), steps)
+        return [Span(category="evaluation", start=first, end=last) for first, last in parts]
+
+    def _waited_for(self, evaluations: Ints, steps: Ints) -> list[Interval]:
+        """Return evaluations, without the steps where a whole one lies inside: none of those waited for it."""
+        begins = np.append(True, evaluations[1:, 0] > evaluations[:-1, 1])[: len(evaluations)]
+        since = evaluations[begins, 0]  # of those that go on in the next one
+        until = evaluations[np.append(begins[1:], True)[: len(evaluations)], 1]
+        first = np.searchsorted(steps[:, 0], since, "right")
+        is_beside = np.searchsorted(steps[:, 1], until) > first
+        if not is_beside.any():
+            return [(first, last) for first, last in evaluations.tolist()]
+        parts: list[Interval] = []
+        for begin, end, beside in zip(since.tolist(), until.tolist(), is_beside.tolist(), strict=True):
+            parts += without((begin, end), steps) if beside else [(begin, end)]
+        amount = int((until - since).sum()) - sum(end - begin for begin, end in parts)
+        self.warnings.append(
+            f"evaluations ran beside the training: for {show_seconds(amount / NS_PER_S)} of them there were blocks or "
+            "epochs, which did not wait and count as such"
+        )
+        return parts
 
     def _warn_outside(self, what: str, intervals: Ints, start: int, end: int) -> None:
         left_out = outside(intervals, start, end)
