@@ -389,3 +389,11 @@ def test_odd_lines_of_older_versions_are_a_warning(tmp_path, odd):
     (run,) = read(tmp_path, [odd, *run_of(*BLOCKS)])
     assert len(facts(run)[2]) == 1
     assert any("line 1 is no record, passed over" in text for text in run.warnings)
+
+
+@pytest.mark.parametrize(("stop", "unaccounted"), [(5000, None), (4900, 0.1)])
+def test_staging_that_fills_the_time_up_to_the_first_epoch_is_staging(tmp_path, stop, unaccounted):
+    marks = [entry(2000, "staging_start"), entry(stop, "staging_stop")]
+    marks += [entry(5000, "epoch_start"), entry(10000, "epoch_stop")]
+    seconds = account(read(tmp_path, run_of(*marks))[0]).seconds
+    assert (seconds["custom:staging"], seconds.get("unaccounted")) == ((stop - 2000) / 1000, unaccounted)

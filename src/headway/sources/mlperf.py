@@ -178,10 +178,11 @@ class _Segment:
         steps = clip((), 0, 0)
         if start is not None and start < end:
             steps = self._steps(start, end)
-            if (first := int(steps[0, 0])) > start:
-                events.append(Span(category="unaccounted", start=start, end=first))
             events += self._evaluations(start, end, steps)
-            events += self._staging(start, end)
+            staged = clip(self._paired("staging").intervals, start, end)
+            events += [Span(category="custom:staging", start=first, end=last) for first, last in staged.tolist()]
+            bare = without((start, int(steps[0, 0])), staged)
+            events += [Span(category="unaccounted", start=first, end=last) for first, last in bare]
         return Process(
             msgspec.structs.replace(opened, wall_ns=begin, mono_ns=begin),
             tuple(events),
@@ -239,11 +240,6 @@ class _Segment:
             return found
         of_starts, of_stops = (self.records.numbers_of(f"{kind}_{what}") for what in ("start", "stop"))
         return pair_numbered(starts, stops, of_starts, of_stops, first) or found
-
-    def _staging(self, start: int, end: int) -> list[Span]:
-        """Return what HPC benchmarks stage of their data inside the run."""
-        staged = clip(self._paired("staging").intervals, start, end).tolist()
-        return [Span(category="custom:staging", start=first, end=last) for first, last in staged]
 
     def _evaluations(self, start: int, end: int, steps: Ints) -> list[Span]:
         """Return the evaluations; of one beside which a step began, what no step covers."""
