@@ -24,11 +24,21 @@ from headway.sources.text import clean
 
 SUMMARY: Final = "summary.json"
 EPOCHS: Final = "per_epoch_stats.json"
+EPOCHS_OF_RANK: Final = f"0_{EPOCHS}"
+"""What rank 0 writes, where each rank writes its own, as from v2.0 of the benchmark on."""
 _MOST: Final = 16 << 20
 """A larger file is none of these [bytes]."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AU: Final = "train_au_percentage"
 _MEAN: Final = "train_au_mean_percentage"
+_CHECKPOINTING: Final = ("save_checkpoint_", "load_checkpoint_")
+_KINDS: Final = {
+    "ckpt": "checkpoint_save",
+    "save_ckpt": "checkpoint_save",
+    "load_ckpt": "checkpoint_restore",
+    "eval": "evaluation",
+}
+"""What parts of an epoch are, by their names without a number."""
 _json: Final = json.JSONDecoder()
 
 
@@ -36,7 +46,7 @@ class MLPerfStorage:
     """The source of MLPerf Storage results: a run's ``summary.json``."""
 
     name = "mlperfstorage"
-    beside = (EPOCHS,)
+    beside = (EPOCHS, EPOCHS_OF_RANK)
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no result of MLPerf Storage, or None when it is one."""
@@ -47,23 +57,30 @@ class MLPerfStorage:
         return "it has no num_accelerators and no train_au_percentage"
 
     def load(self, path: Path, asked: Asked) -> list[Run]:
-        """Return the run; the times of its epochs are looked for beside it, in ``per_epoch_stats.json``.
+        """Return the run; the times of its epochs are looked for beside it, in ``per_epoch_stats.json`` or ``0_…``.
 
         Raises:
-            SourceError: It cannot be read, or says nothing of a training.
+            SourceError: It cannot be read, or says nothing of a training, as one of a checkpointing workload.
         """
         warnings: list[str] = []
         summary = _document(path, warnings)
         metric = summary.get("metric")
         metric = metric if isinstance(metric, dict) else {}
         busy = _busy(metric, warnings)
-        beside = path.with_name(EPOCHS)
+        if not busy and any(key.startswith(_CHECKPOINTING) for key in metric):
+            raise SourceError(
+                f"Cannot read {clean(str(path), 4096)}: it is of a checkpointing workload, which trains nothing",
+                "Give the summary.json of a training run; what its saves cost is written in it, as metric",
+                "no-runs",
+                path=str(path),
+            )
         epochs: dict[str, Any] = {}
-        if beside.is_file():
+        beside = [one for name in self.beside if (one := path.with_name(name)).is_file()]
+        if beside:
             try:
-                epochs = _document(beside, warnings)
+                epochs = _document(beside[0], warnings)
             except (SourceError, OSError):
-                warnings.append(f"{EPOCHS} beside it cannot be read: the run counts as one step")
+                warnings.append(f"{beside[0].name} beside it cannot be read: the run counts as one step")
         return [_Result(clean(str(path), 4096), summary, busy, epochs, warnings).run(_title(summary, path), asked)]
 
 
@@ -132,12 +149,15 @@ def _busy(metric: dict[str, Any], warnings: list[str]) -> list[float | None]:
 
 
 def _title(summary: dict[str, Any], path: Path) -> str:
-    """Return what was trained, else the folder, and since when: a benchmark is run several times."""
+    """Return what was trained, as it or its folders say, and since when: a benchmark is run several times."""
     told = (summary.get(name) for name in ("workload", "model"))
     what = next((text for said in told if isinstance(said, str) and (text := clean(said, 60).strip())), "")
     since = _moment(summary.get("start"))
     shown = "" if since is None else f", {_EPOCH + timedelta(microseconds=since // 1000):%Y-%m-%d %H:%M:%S}"
-    return (what or clean(path.resolve().parent.name or path.stem)) + shown
+    folder = path.resolve().parent
+    if not what and folder.match("training/*/run/*"):
+        what = clean(folder.parent.parent.name)
+    return (what or clean(folder.name or path.stem)) + shown
 
 
 def _moment(value: object) -> int | None:
@@ -238,14 +258,14 @@ class _Result:
             if part is None:
                 self.warnings.append(f"{EPOCHS}: {clean(name, 40)} of epoch {place + 1} has no start and end, left out")
         blocks = [part for name, part in parts.items() if name.startswith("block") and part is not None]
-        if not blocks and (inside := _interval(epoch)) is not None:
+        kinds = {name: category for name in parts if (category := _KINDS.get(name.rstrip("0123456789")))}
+        if not blocks and (busy is not None or not kinds) and (inside := _interval(epoch)) is not None:
             blocks = [inside]
         for start, end in blocks:
             self.rows.append((len(self.rows), start, end))
             self.waits.append(0 if busy is None else round((1 - busy) * (end - start)))
-        for name, part in parts.items():
-            category = "checkpoint_save" if name.startswith("ckpt") else "evaluation" if name == "eval" else None
-            if category and part is not None:
+        for name, category in kinds.items():
+            if (part := parts[name]) is not None:
                 self.spans.append(Span(category=category, start=part[0], end=part[1]))
 
     def _without_epochs(self, begin: int, end: int) -> dict[str, str]:
@@ -253,7 +273,8 @@ class _Result:
         mean = sum(known) / len(known) if known else None
         self.rows = [(0, begin, end)]
         self.waits = [0 if mean is None else round((1 - mean) * (end - begin))]
-        why = f"no {EPOCHS} lies beside it: utilisation was measured in the loops only, and when they ran is not known"
+        lacking = f"neither {EPOCHS} nor {EPOCHS_OF_RANK} lies beside it"
+        why = f"{lacking}: utilisation was measured in the loops only, and when they ran is not known"
         self.warnings.append(f"{why}; the run counts as one step that waited its mean share")
         return {"R": why}
 

@@ -180,3 +180,48 @@ def test_a_run_is_called_after_its_workload_or_model_or_folder(tmp_path, more, n
     write(folder, summary(**more), EPOCHS)
     (run,) = MLPerfStorage().load(folder / "summary.json", Asked())
     assert run.name == name
+
+
+def test_the_epochs_of_rank_0_are_found_alone_and_in_a_folder(tmp_path):
+    path = write(tmp_path / "a", summary(), EPOCHS)
+    expected = read(path)[1]
+    path.with_name("per_epoch_stats.json").rename(path.with_name("0_per_epoch_stats.json"))
+    (run,) = load(path.parent)
+    assert account(run).seconds == read(path)[1].seconds == expected.seconds
+    assert not any("left aside" in warning for warning in run.warnings)
+
+
+def test_saves_and_restores_are_read_by_their_newer_names(tmp_path):
+    epochs = {
+        "1": span("00:10", "00:50", load_ckpt1=span("00:10", "00:15"), block1=span("00:20", "00:40"),
+                  save_ckpt1=span("00:40", "00:50")),
+        "2": span("00:50", "01:20", block1=span("00:50", "01:10"), save_ckpt1=span("01:10", "01:20")),
+    }  # fmt: skip
+    _, ledger = read(write(tmp_path / "a", summary(), epochs))
+    assert {name: amount / 4 for name, amount in ledger.seconds.items()} == pytest.approx(
+        {
+            "productive": 20 * 0.9 + 20 * 0.8,
+            "input_wait": 20 * 0.1 + 20 * 0.2,
+            "startup": 15.0,
+            "checkpoint_restore": 5.0,
+            "checkpoint_save": 20.0,
+            "shutdown": 21.0,
+        }
+    )
+
+
+def test_a_checkpointing_workload_is_no_training(tmp_path):
+    epochs = {"1": span("00:10", "00:50", save_ckpt1=span("00:10", "00:30"), save_ckpt2=span("00:35", "00:50"))}
+    metric = {"save_checkpoint_duration_mean_seconds": 20.0, "checkpoint_size_GB": 104.0}
+    for n, beside in enumerate((None, epochs)):
+        with pytest.raises(SourceError, match=r"checkpointing workload, which trains nothing.*\[no-runs\]"):
+            read(write(tmp_path / f"{n}", summary(metric=metric), beside))
+    with pytest.raises(SourceError, match="says nothing of a training"):
+        read(write(tmp_path / "c", summary(metric={}), epochs))
+
+
+def test_a_run_without_a_model_is_called_as_its_folders_are(tmp_path):
+    folder = tmp_path / "training" / "unet3d" / "run" / "20240101_100000"
+    folder.parent.mkdir(parents=True)
+    (run,) = MLPerfStorage().load(write(folder, summary(), EPOCHS), Asked())
+    assert run.name == "unet3d, 2024-01-01 10:00:00"
