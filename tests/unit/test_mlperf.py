@@ -177,9 +177,23 @@ def test_an_evaluation_without_a_stop_reaches_to_the_end(tmp_path):
     assert any("no eval_stop" in text for text in run.processes[0].warnings)
 
 
-def test_evaluation_that_is_not_logged_is_unknown(tmp_path):
-    (run,) = read(tmp_path, run_of(*BLOCKS[:2], entry(5500, "eval_accuracy", 0.5)))
-    assert any("evaluation time is not logged" in text for text in run.processes[0].warnings)
+@pytest.mark.parametrize(
+    ("results", "where"),
+    [
+        ([], "and inside the blocks"),
+        ([1500, 4000, 5000, 5001, 8999, 9010], "and inside the blocks"),
+        ([5500], "and between the blocks: 500 ms from"),
+        ([4000, 5800, 5900, 9700], "and between the blocks: 1.6 s from"),
+        ([9500, 10500], "and between the blocks: 500 ms from"),
+    ],
+)
+@pytest.mark.parametrize("key", ["eval_accuracy", "eval_error"])
+def test_evaluation_that_is_not_logged_is_unknown(tmp_path, results, where, key):
+    blocks = [*block(1, 2000, 5000), *block(2, 6000, 9000)]
+    (run,) = read(tmp_path, run_of(*blocks, *(entry(at, key, 0.5) for at in results)))
+    (said,) = [text for text in run.processes[0].warnings if "evaluation time is not logged" in text]
+    assert where in said
+    assert "evaluation" not in account(run).seconds
 
 
 @pytest.mark.parametrize("status", ["aborted", "failed", "\x1b[31mabort"])

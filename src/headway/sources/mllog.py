@@ -34,7 +34,8 @@ SYSTEM_MARK: Final = b":::SYSJSON"
 NS_PER_MS: Final = 1_000_000
 KEYS: Final = (
     "*_stop", "block_stop", "epoch_stop", "eval_stop", "staging_stop", "run_stop",
-    "init_start", "run_start", "block_start", "epoch_start", "eval_start", "staging_start", "*",
+    "init_start", "run_start", "block_start", "epoch_start", "eval_start", "staging_start",
+    "eval_accuracy", "*",
 )  # fmt: skip
 """Keys whose times count, and all others, in the order in which records of one millisecond are taken."""
 FACTS: Final = ("number_of_nodes", "accelerators_per_node", "number_of_ranks")
@@ -43,6 +44,7 @@ _KEPT: Final = frozenset((*FACTS, *NAMES))
 _PLACEHOLDER: Final = "PLACEHOLDER"
 _CODES: Final = {key: code for code, key in enumerate(KEYS) if "*" not in key}
 _CODES["train_epoch"] = _CODES["epoch_start"]  # of v0.5, which says nothing where an epoch ends
+_CODES["eval_error"] = _CODES["eval_accuracy"]
 _RUN_STOP: Final = _CODES["run_stop"]
 _OTHER_STOP: Final = 0
 _OTHER: Final = len(KEYS) - 1

@@ -18,7 +18,7 @@ from headway.events import AnyEvent, Close, Notice, Open, Saved, Span
 from headway.ledger.history import Process, Rows, Run
 from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.intervals import Interval, Paired, clip, outside, pair, pair_numbered, without
+from headway.sources.intervals import Interval, Paired, clip, once, outside, pair, pair_numbered, without
 from headway.sources.mllog import ANY_MARK, KEYS, MARK, NAMES, Log, Records, Stop, read, whole
 from headway.sources.mlperfpower import source as mlperfpower
 from headway.sources.text import clean
@@ -36,10 +36,7 @@ _TOLD_AGAIN_NS: Final = 1_000_000_000
 _PIECE: Final = 1 << 20
 _LONGEST_MARK: Final = 16
 _STOP, _INIT, _START = (KEYS.index(key) for key in ("run_stop", "init_start", "run_start"))
-_NO_EVALUATION: Final = (
-    "evaluation time is not logged, there are no eval_start and eval_stop: "
-    "it is unknown, not zero, and inside the blocks"
-)
+_NO_EVALUATION: Final = "evaluation time is not logged, there are no eval_start and eval_stop: it is unknown, not zero"
 
 
 class MLPerf:
@@ -251,10 +248,24 @@ class _Segment:
         if found.n_unmatched:
             self.warnings.append(f"{found.n_unmatched} eval_stop without eval_start: their evaluation time is unknown")
         if not len(intervals) and not found.n_unmatched:
-            self.warnings.append(_NO_EVALUATION)
+            self.warnings.append(f"{_NO_EVALUATION}, {self._where_evaluated(steps, end)}")
         self._warn_outside("evaluations", intervals, start, end)
         parts = self._waited_for(clip(intervals, start, end), steps)
         return [Span(category="evaluation", start=first, end=last) for first, last in parts]
+
+    def _where_evaluated(self, steps: Ints, end: int) -> str:
+        """Return where evaluations lie that have a result and no times: it is said when they have ended."""
+        results = once(self.records.of("eval_accuracy"))
+        results = results[results <= end]
+        before = np.searchsorted(steps[:, 0], results)  # how many steps begin before each
+        since_ns = results - np.append(end, steps[:, 1])[before]
+        is_between = (since_ns > _SLACK_NS) & (before > 0)
+        last = np.flatnonzero(is_between & np.append(before[1:] > before[:-1], True)[: len(before)])
+        outside_ns = int(since_ns[last].sum())
+        if not outside_ns:
+            return "and inside the blocks"
+        amount = show_seconds(outside_ns / NS_PER_S)
+        return f"and between the blocks: {amount} from the ends of blocks to the results that follow"
 
     def _waited_for(self, evaluations: Ints, steps: Ints) -> list[Interval]:
         """Return evaluations, without the steps where a whole one lies inside: none of those waited for it."""
