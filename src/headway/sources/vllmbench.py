@@ -25,13 +25,13 @@ from headway.sources.servedfile import count, is_list, no_object, number, number
 from headway.sources.text import clean
 from headway.units import show_seconds
 
-TIMES: Final = ("ttfts", "latencies")
+TIMES: Final = ("ttfts", "latencies", "queue_times")
 COUNTS: Final = ("input_lens", "output_lens")
 TEXTS: Final = ("errors", "generated_texts")
 MAX_STATED: Final = 1_000_000
 """So many requests without times are counted at most: a number in a file costs no memory."""
 _COLUMNS: Final = (*TIMES, *COUNTS, *TEXTS, "itls")
-_JUDGED: Final = frozenset({*TIMES, "itls", "output_lens"})
+_JUDGED: Final = frozenset({"ttfts", "latencies", "itls", "output_lens"})
 _TOTALS: Final = frozenset({"request_throughput", "total_input_tokens", "total_output_tokens", "burstiness", *_COLUMNS})
 _NAMES: Final = ("model_id", "model", "tokenizer_id", "label", "backend")
 _GOODPUTS: Final = ("request_goodput", "request_goodput:")  # some versions write the colon
@@ -43,8 +43,23 @@ _QUANTILES: Final = {
 _LOAD: Final = ("request_rate", "max_concurrency")
 _SGLANG: Final = "total_output_tokens_retokenized"
 """A key of SGLang's results alone: their ``backend`` is the server's."""
+_OUTPUT: Final = frozenset({"total_output_tokens", "output_throughput"})
+_ALL_TOKENS: Final = "total_token_throughput"
+"""What every result states; one of a pooling task does without `_OUTPUT`."""
 _STATED: Final = frozenset(
-    {_SGLANG, *_LOAD, "completed", "failed", "duration", "num_prompts", *_NAMES, *_GOODPUTS, *_QUANTILES}
+    {
+        _SGLANG,
+        _ALL_TOKENS,
+        *_OUTPUT,
+        *_LOAD,
+        "completed",
+        "failed",
+        "duration",
+        "num_prompts",
+        *_NAMES,
+        *_GOODPUTS,
+        *_QUANTILES,
+    }
 )
 _OPENED: Final = ((), *((name,) for name in _COLUMNS))
 _KEPT: Final = (("itls", "*"),)
@@ -279,13 +294,21 @@ def _doubts(result: _Result, columns: _Columns, shown: str) -> Iterator[str]:
     """Yield what a reader must know of the numbers, a sentence each."""
     stated, sizes = result.stated, result.columns
     is_detailed = not {"ttfts", "itls", "output_lens"}.isdisjoint(sizes)
-    if not is_detailed:
+    if not is_detailed and _ALL_TOKENS in stated and _OUTPUT.isdisjoint(stated):
+        yield from _pooling(result, shown)
+    elif not is_detailed:
         said = ", ".join(_percentiles(stated))
         only = "no times of single requests, so that attainment is unknown"
         if "latencies" in sizes:
             only = "of single requests only the latency, so that ttft and tpot are unknown"
         again = _AGAIN_SGLANG if _SGLANG in stated else _AGAIN
         yield f"{shown} has {only}: {again}{f'; it states {said}' if said else ''}"
+    waits = [wait for wait in result.times.get("queue_times", ()) if 0 < wait < math.inf]
+    if waits and math.isfinite(number(stated.get("request_rate"))):  # else no request came at a time of its own
+        yield (
+            f"{shown}: requests that the benchmark held back for --max-concurrency before it sent them: {len(waits)}, "
+            f"up to {show_seconds(max(waits))}; ttft and e2e are without it"
+        )
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sorted(sizes.items()))
         yield f"{shown}: its lists differ in length ({listed}); what a request lacks is unknown"
@@ -298,6 +321,19 @@ def _doubts(result: _Result, columns: _Columns, shown: str) -> Iterator[str]:
         yield f"{shown} states {prompts} prompts, and has {columns.n} requests"
     if sizes and "errors" not in sizes and count(stated.get("failed")) > 0:
         yield f"{shown} states {_shown(stated['failed'])} failed, and not which: it has no errors"
+
+
+def _pooling(result: _Result, shown: str) -> Iterator[str]:
+    """Yield what a result of a model that puts out no tokens can tell."""
+    what = f"{shown} is of a pooling task, such as embeddings or rerank, which puts out no tokens"
+    if "latencies" in result.times:
+        yield f"{what}: only e2e can be a target"
+        return
+    said = ", ".join(_percentiles(result.stated))
+    yield (
+        f"{what}, and has no times of single requests, so that attainment is unknown: run it again with "
+        f"--save-detailed and a version of vLLM that then writes latencies{f'; it states {said}' if said else ''}"
+    )
 
 
 def _answers(stated: Mapping[str, Any], columns: _Columns, shown: str) -> Iterator[str]:

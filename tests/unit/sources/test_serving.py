@@ -178,6 +178,30 @@ class TestVLLM:
         assert any("only the latency" in text for text in served.warnings)
         assert any("1 failed, and not which" in text for text in served.warnings)
 
+    @pytest.mark.parametrize(
+        ("lists", "said"),
+        [
+            ({}, "run it again with --save-detailed and a version of vLLM"),
+            ({"input_lens": [5, 5], "errors": ["", ""]}, "run it again with --save-detailed and a version of vLLM"),
+            ({"input_lens": [5, 5], "errors": ["", ""], "latencies": [0.5, 0.7]}, "only e2e can be a target"),
+        ],
+    )
+    def test_a_pooling_task_has_no_tokens(self, tmp_path, lists, said):
+        base = {"completed": 2, "duration": 2.0, "total_input_tokens": 10, "total_token_throughput": 5.0}
+        (served,) = load(tmp_path, {**base, "median_e2el_ms": 600.0, **lists})
+        (warning,) = served.warnings
+        assert said in warning
+        assert "pooling task" in warning
+        assert ("e2e median 600 ms" in warning) == ("latencies" not in lists)
+        assert counts(served, e2e=0.6)[0] == (1 if "latencies" in lists else 0)
+
+    def test_a_wait_before_a_request_was_sent_is_said(self, tmp_path):
+        said = "held back for --max-concurrency before it sent them: 2, up to 1.2 s"
+        waits = [1.2, 0.4, 0.0, 0.0, 0.0, 0.0]
+        assert any(said in text for text in vllm(tmp_path, request_rate=4.0, queue_times=waits).warnings)
+        for rate, none in (("inf", waits), (4.0, [0.0] * 6)):
+            assert not any("held" in text for text in vllm(tmp_path, request_rate=rate, queue_times=none).warnings)
+
     def test_lists_of_different_length(self, tmp_path):
         served = vllm(tmp_path, ttfts=VLLM["ttfts"][:2])
         assert counts(served, ttft=0.5) == (2, 0, 2, 2)
