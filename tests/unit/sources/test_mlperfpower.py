@@ -156,6 +156,26 @@ def test_a_date_that_may_be_of_either_order_is_that_of_the_run(tmp_path, pattern
     assert any("may be of either order: the month is read before the day" in text for text in alone.warnings)
 
 
+@pytest.mark.parametrize("pattern", [MONTH_FIRST, DAY_FIRST])
+def test_the_mark_of_a_measurement_tells_the_order_of_its_dates(tmp_path, pattern):
+    dates = [datetime(2020, 11, 7, 17, 54, tzinfo=UTC), datetime(2020, 11, 8, 0, 4, tzinfo=UTC)]
+    path = spl(tmp_path / "spl.txt", dates, pattern)
+    marks = [("2020-11-07_17-50-01_ranging", True), ("2019-11-07_17-50-01_run_1", False), ("my own", False)]
+    for mark, is_told in marks:
+        marked = tmp_path / "marked.txt"
+        marked.write_text("".join(f"{line},Mark,{mark}\n" for line in path.read_text().splitlines()))
+        (alone,) = MLPerfPower().load(marked, Asked(zone=UTC))
+        assert any("of either order" in text for text in alone.warnings) != is_told
+        at = window(alone)[0] // 10**9
+        assert (at == int(dates[0].timestamp())) == (is_told or pattern == MONTH_FIRST)
+
+
+def test_a_date_that_is_the_same_in_both_orders_is_told(tmp_path):
+    path = spl(tmp_path / "spl.txt", [datetime(2020, 3, 3, 17, 54, tzinfo=UTC)], MONTH_FIRST)
+    (alone,) = MLPerfPower().load(path, Asked(zone=UTC))
+    assert not any("order" in text for text in alone.warnings)
+
+
 def test_holes_small_and_large(tmp_path):
     line = readings([100.0] * 1001)
     small = write(tmp_path / "a", [*line[:500], *line[540:]])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from calendar import monthrange
-from datetime import datetime, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Final
 
 from headway.clock import NS_PER_S
@@ -13,7 +12,10 @@ from headway.sources.text import clean
 
 BEGINS: Final = b"Time,"
 _MINUTE: Final = re.compile(rb"(\d\d)-(\d\d)-(\d{4}) (\d\d):(\d\d)")
-_MONTHS: Final = 12
+_MARK: Final = re.compile(rb",Mark,(\d{4})-(\d\d)-(\d\d)_")
+"""What power-dev, which drives MLPerf's measurements, calls each: after when it began."""
+_NEAR: Final = timedelta(days=7)
+"""A measurement takes less; the two readings of one date are four weeks apart or more."""
 
 
 class Clock:
@@ -31,8 +33,8 @@ class Clock:
         >>> clock = Clock(UTC)
         >>> clock.ns(b"Time,01-13-1970 00:00:01.500,Watts,22.95") / NS_PER_S
         1036801.5
-        >>> clock.is_certain, clock.is_otherwise
-        (True, False)
+        >>> clock.is_either, clock.is_otherwise
+        (False, False)
     """
 
     def __init__(self, zone: tzinfo, is_day_first: bool = False) -> None:
@@ -40,20 +42,20 @@ class Clock:
         self._zone = zone
         self._is_day_first = is_day_first
         self._minute: tuple[bytes, int] = (b"", 0)
-        self._n_fit = self._n_other = 0
+        self._n_fit = self._n_other = self._n_either = 0
 
     @property
     def _order(self) -> str:
         return "day" if self._is_day_first else "month"
 
     @property
-    def is_certain(self) -> bool:
-        """Whether there was a date that is none in the other order."""
-        return self._n_fit > 0
+    def is_either(self) -> bool:
+        """Whether a date is another one in the other order, and no line tells which it is."""
+        return self._n_either > 0 and self._n_fit == 0
 
     @property
     def is_otherwise(self) -> bool:
-        """Whether more dates are none in this order than in the other one."""
+        """Whether more dates are wrong in this order than in the other one."""
         return self._n_other > self._n_fit
 
     def ns(self, line: bytes) -> int:
@@ -66,24 +68,39 @@ class Clock:
         text = line[5 : line.find(b",", 5)]
         minute, second = text[:16], text[17:]
         if minute != self._minute[0]:
-            self._minute = (minute, self._minute_ns(minute))
+            self._minute = (minute, self._minute_ns(minute, _MARK.search(line)))
         seconds = float(second)
         if not 0 <= seconds < 61:
             raise ValueError("its time is no time of day")
         return self._minute[1] + round(seconds * NS_PER_S)
 
-    def _minute_ns(self, minute: bytes) -> int:
+    def _minute_ns(self, minute: bytes, mark: re.Match[bytes] | None) -> int:
         found = _MINUTE.fullmatch(minute)
         if found is None:
             raise ValueError(f"its time, {clean(minute.decode('ascii', 'replace'))}, is none")
         first, second, year, hour, minutes = map(int, found.groups())
         month, day = (second, first) if self._is_day_first else (first, second)
-        self._n_fit += month <= _MONTHS < day
-        self._n_other += day <= _MONTHS < month
-        if not (1 <= month <= _MONTHS and 1 <= day <= monthrange(year, month)[1]) or year < 1:
+        this, other = _date(year, month, day), _date(year, day, month)
+        if this is not None and other is not None and this != other:
+            began = _date(*map(int, mark.groups())) if mark else None
+            fits, differs = (began is not None and abs(one - began) < _NEAR for one in (this, other))
+            self._n_either += not (fits or differs)
+        else:
+            fits, differs = other is None, this is None
+        self._n_fit += fits and this is not None
+        self._n_other += differs and other is not None
+        if this is None:
             raise ValueError(f"its date, {minute[:10].decode()}, is none with the {self._order} first")
         moment = datetime(year, month, day, hour, minutes, tzinfo=self._zone)
         return time_ns(round(moment.timestamp() * 1000))
+
+
+def _date(year: int, month: int, day: int) -> date | None:
+    """Return a date; None where there is none such."""
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
 
 
 def watts(line: bytes) -> float:

@@ -272,12 +272,11 @@ def read(path: Path, zone: tzinfo | None = None, near: Interval | None = None) -
         OSError: It cannot be read.
     """
     (meters, warnings), clock = _read(path, zone)
-    either = bool(clock.n_lines) and not clock.is_certain
-    if clock.is_otherwise or (either and near is not None and not _has_in(meters, near)):
+    if clock.is_otherwise or (clock.is_either and near is not None and not _has_in(meters, near)):
         (others, said), _ = _read(path, zone, is_day_first=True)
         if clock.is_otherwise or _has_in(others, near):
             return others, [*said, f"{clean(path.name)}: its dates are read with the day before the month"]
-    if either and near is None:
+    if clock.is_either and near is None:
         warnings.append(f"{clean(path.name)}: its dates may be of either order: the month is read before the day")
     return meters, warnings
 
