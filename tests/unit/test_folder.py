@@ -351,7 +351,7 @@ def test_trainings_of_mlperf_that_ran_beside_each_other_are_several(tmp_path):
         begun = 1_700_000_000_000 + number
         lines = [{"key": "init_start", "time_ms": begun}, {"key": "run_start", "time_ms": begun + 100}]
         for epoch in range(4):
-            times = [begun + 1000 * (epoch + 1), begun + 1000 * (epoch + 2) - 10 * number]
+            times = [begun + 1000 * (epoch + 1), begun + 1000 * (epoch + 2) - 2 * number]
             lines += [
                 {"key": f"epoch_{what}", "time_ms": at, "metadata": {"epoch_num": epoch}}
                 for what, at in zip(("start", "stop"), times, strict=True)
