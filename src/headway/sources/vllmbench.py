@@ -63,6 +63,11 @@ _STATED: Final = frozenset(
 )
 _OPENED: Final = ((), *((name,) for name in _COLUMNS))
 _KEPT: Final = (("itls", "*"),)
+_WITHOUT_SERVER: Final = {
+    "latency": {"avg_latency", "latencies"},
+    "throughput": {"elapsed_time", "num_requests", "requests_per_second"},
+}
+"""What the results of vLLM's other benchmarks have."""
 _LACKING: Final = (
     "no whole value in it is of a result of vllm bench serve",
     "Give the file that --save-result wrote, whole",
@@ -85,6 +90,9 @@ class VLLMBench:
         names = {place[len(root)] for place, _ in walk if len(place) > len(root)}
         if ({"completed", "duration"} <= names and names & _TOTALS) or names & {"ttfts", "itls"}:
             return None
+        for kind, keys in _WITHOUT_SERVER.items():
+            if keys <= names:
+                return f"it is a result of vllm bench {kind}, which asks no server: there are no requests to judge"
         return "it has no completed and duration beside a throughput, and no ttfts"
 
     def load(self, path: Path, asked: Asked) -> list[Served]:
