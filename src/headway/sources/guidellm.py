@@ -41,6 +41,7 @@ _LACKING: Final = (
     "there is no benchmark with requests in it",
     "Give the JSON that guidellm benchmark --output-path wrote, whole",
 )
+_CSV: Final = "it is the CSV of a report of GuideLLM, which has no single requests: give its benchmarks.json"
 _AGAIN: Final = "run it again as `guidellm benchmark ... --output-path benchmarks.json`, without a limit of samples"
 
 
@@ -52,11 +53,13 @@ class GuideLLM:
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no report of it, or None when it is one."""
         if reason := no_object(head):
-            return reason
+            return _CSV if head.lstrip(b"\xef\xbb\xbf").startswith(b"Run Info,") else reason
         walk = Walk(io.BytesIO(head), [(), ("benchmarks",), _EACH])
         is_listed = any(place[:1] == ("benchmarks",) for place, _ in walk) or walk.inside[:1] == ("benchmarks",)
         if b'"guidellm_version"' in head or (is_listed and _MARK.search(head)):
             return None
+        if is_listed and b'"concurrencies"' in head:
+            return "it is a report of GuideLLM 0.1: give one of 0.2 or later"
         return "it has no benchmarks of guidellm"
 
     def load(self, path: Path, asked: Asked) -> list[Served]:
