@@ -194,13 +194,13 @@ class _Benchmark:
     @cached_property
     def counts(self) -> dict[str, int]:
         """How many requests of each end are among the measured."""
-        found = np.bincount(np.frombuffer(bytes(self.ends), np.uint8)[self.inside], minlength=len(ENDS))
-        return dict(zip(ENDS, found.tolist(), strict=True))
+        return _counts(np.frombuffer(bytes(self.ends), np.uint8)[self.inside])
 
     @property
     def is_other(self) -> bool:
-        """Whether the requests are not those that the file counts."""
-        return any(n != self.counts[end] for end, n in self.stated_counts.items())
+        """Whether the requests are not those that the file counts: of the measured, or, as of embeddings, of all."""
+        every = _counts(np.frombuffer(bytes(self.ends), np.uint8))
+        return all(any(n != counts[end] for end, n in self.stated_counts.items()) for counts in (self.counts, every))
 
     @property
     def name(self) -> str:
@@ -278,6 +278,11 @@ class _Benchmark:
             is_more = any(self.counts[end] > n for end, n in stated.items())
             what = "not the same requests, so that" if is_more else "the shares are those of a sample, and"
             yield f"{title} states {listed}, and holds {here} of them: {what} no rate is known; {_AGAIN}"
+
+
+def _counts(ends: NDArray[np.uint8]) -> dict[str, int]:
+    """Return how many requests of each end there are."""
+    return dict(zip(ENDS, np.bincount(ends, minlength=len(ENDS)).tolist(), strict=True))
 
 
 def _moments(request: _Request) -> tuple[float, float, float]:

@@ -353,6 +353,13 @@ class TestGuideLLM:
             "concurrent@4: requests of the warm-up and cool-down, which its window leaves out, are left out: 4"
         ]
 
+    def test_totals_that_count_the_warm_up_too_are_of_no_sample(self, tmp_path):
+        document = warmed(1767600000.0)
+        document["benchmarks"][0]["metrics"]["request_totals"] = {"successful": 5, "errored": 2, "incomplete": 1}
+        (served,) = load(tmp_path, document)
+        assert (len(served.ok), served.duration_s) == (4, 10.0)
+        assert not any("sample" in text for text in served.warnings)
+
     @pytest.mark.parametrize("window", [None, {}, "x", {"measure_start_time": -1.0, "measure_end_time": -1.0}])
     def test_without_a_window_all_count_and_more_than_stated_is_no_sample(self, tmp_path, window):
         document = warmed(1767600000.0)
