@@ -108,6 +108,20 @@ def test_records_are_found_anywhere_in_a_line(tmp_path, dress):
     assert facts(read(tmp_path, [*noise, *map(dress.format, plain)])[0]) == facts(read(tmp_path, plain)[0])
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_lines_in_strings_of_json_say_the_same(tmp_path, times):
+    plain = [':::SYSJSON {"number_of_nodes": "8", "accelerators_per_node": "4"}', *run_of(*BLOCKS)]
+    lines = [*plain, entry(1200, "submission_org", 'A "quoted" \\ name')]
+    (expected,) = read(tmp_path, lines)
+    for _ in range(times):
+        lines = [json.dumps({"log": f"{line}\n", "stream": "stdout"}) for line in lines]
+    (run,) = read(tmp_path, lines)
+    assert (run.name, facts(run), run.warnings) == (expected.name, facts(expected), expected.warnings)
+    (run,) = read(tmp_path, [*lines, lines[1][:70]])
+    assert facts(run) == facts(expected)
+    assert any("no record, passed over" in text for text in run.warnings)
+
+
 @pytest.mark.parametrize("odd", ['"value": NaN', r'"value": "\ud800"', '"value": 1e999', '"time_ms2": 1, "value": "{"'])
 def test_records_that_are_written_oddly_say_the_same(tmp_path, odd):
     (plain,) = read(tmp_path, run_of(*BLOCKS))

@@ -57,6 +57,9 @@ _V06: Final = re.compile(rb":::MLL (\d{1,12}(?:\.\d{1,9})?) (\w{1,100}):")
 _V05: Final = re.compile(
     rb":::MLPv0\.5\.\d (\w{1,100}) (\d{1,12}(?:\.\d{1,9})?) \([^()]{0,4096}\) (\w{1,100})(?::| |\r|\n|\Z)"
 )
+_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+')
+_DEEPEST: Final = 3
+"""So many strings are unpacked one in another."""
 _json: Final = json.JSONDecoder()
 
 
@@ -153,18 +156,38 @@ def read(path: Path) -> Log:
         if MARK in line:
             for text in line.split(MARK)[1:]:
                 try:
-                    said.take(number, _usual(text, number, bad) or _any(text, number, bad))
+                    said.take(number, _usual(text, number, bad) or _any(unescaped(text), number, bad))
                 except ValueError as error:
                     bad.add("no record, passed over", number, str(error))
         elif _MARKS in line:
             for mark in ANY_MARK.finditer(line):
                 try:
-                    said.older(number, line[mark.start() :])
+                    said.older(number, unescaped(line[mark.start() :]))
                 except ValueError as error:
                     bad.add("no record, passed over", number, str(error))
         elif SYSTEM_MARK in line and not system:
-            system = _object(line.split(SYSTEM_MARK, 1)[1]) or {}
+            system = _object(unescaped(line.split(SYSTEM_MARK, 1)[1])) or {}
     return Log(said.records(), {key: value for key, (_, value) in said.facts.items()}, system, tuple(bad.sentences()))
+
+
+def unescaped(text: bytes) -> bytes:
+    r"""Return a text as it was printed where it is the rest of a JSON string, as in a line of Docker's log.
+
+    Example:
+        >>> unescaped(rb' {\"key\": 5}\n","stream":"stdout"}')
+        b' {"key": 5}\n'
+        >>> unescaped(b' {"key": 5}')
+        b' {"key": 5}'
+    """
+    for _ in range(_DEEPEST):
+        if text[: text.find(b'"')][-1:] != b"\\":
+            break
+        string = _STRING.match(text)
+        try:
+            text = str(json.loads(b'"' + string[0] + b'"')).encode("utf-8", "replace") if string else text
+        except ValueError:
+            break
+    return text
 
 
 _Told = tuple[int, str, object, object, object]
