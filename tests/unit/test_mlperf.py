@@ -425,3 +425,21 @@ def test_staging_that_fills_the_time_up_to_the_first_epoch_is_staging(tmp_path, 
     marks += [entry(5000, "epoch_start"), entry(10000, "epoch_stop")]
     seconds = account(read(tmp_path, run_of(*marks))[0]).seconds
     assert (seconds["custom:staging"], seconds.get("unaccounted")) == ((stop - 2000) / 1000, unaccounted)
+
+
+@pytest.mark.parametrize("is_record", [True, False])
+def test_several_trainings_at_one_time_in_a_file_are_said(tmp_path, is_record):
+    def lines(number, begin=1000):
+        if is_record:
+            return run_of(entry(begin + 100, "instance_id", number), begin=begin)
+        own = [entry(begin - 100, "cache_clear"), *run_of(begin=begin)]
+        return [line.replace('"metadata": {', f'"metadata": {{"instance_id": {number}, "lineno": 5, ') for line in own]
+
+    def said(*given):
+        runs = read(tmp_path, [line.replace(", }", "}") for line in given])
+        return [[text for text in run.warnings if "instances" in text] for run in runs]
+
+    assert said(*lines(0), *lines(0)) == [[]]
+    assert said(*lines(0), *lines(9, begin=20_000)) == [[], []]
+    (((text,)),) = said(*lines(0), *lines(9))
+    assert "lines of 2 instances, trainings of their own, are in it" in text

@@ -21,6 +21,7 @@ import numpy as np
 from headway.clock import NS_PER_S
 from headway.sources import files
 from headway.sources.columns import BOUND
+from headway.sources.jsonstring import unescaped
 from headway.sources.text import Complaints, clean
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ KEYS: Final = (
 FACTS: Final = ("number_of_nodes", "accelerators_per_node", "number_of_ranks")
 NAMES: Final = ("submission_benchmark", "submission_org", "submission_platform")
 _KEPT: Final = frozenset((*FACTS, *NAMES))
+_INSTANCE: Final = "instance_id"
+_MANY: Final = 1024
 _PLACEHOLDER: Final = "PLACEHOLDER"
 _CODES: Final = {key: code for code, key in enumerate(KEYS) if "*" not in key}
 _CODES["train_epoch"] = _CODES["epoch_start"]  # of v0.5, which says nothing where an epoch ends
@@ -57,9 +60,6 @@ _V06: Final = re.compile(rb":::MLL (\d{1,12}(?:\.\d{1,9})?) (\w{1,100}):")
 _V05: Final = re.compile(
     rb":::MLPv0\.5\.\d (\w{1,100}) (\d{1,12}(?:\.\d{1,9})?) \([^()]{0,4096}\) (\w{1,100})(?::| |\r|\n|\Z)"
 )
-_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+')
-_DEEPEST: Final = 3
-"""So many strings are unpacked one in another."""
 _json: Final = json.JSONDecoder()
 
 
@@ -119,16 +119,19 @@ class Log:
         facts: By key, what its first record says, of the keys in `FACTS` and `NAMES`.
         system: What the submission's system line says; empty where there is none.
         warnings: What could not be read, a sentence each.
+        instances: By name, of trainings that HPC's weak scaling runs at one time, when each spoke first and last [ns].
     """
 
     records: Records
     facts: dict[str, Any]
     system: dict[str, Any]
     warnings: tuple[str, ...]
+    instances: dict[str, tuple[int, int]]
 
 
 class _Metadata(msgspec.Struct):
     status: Any = None
+    instance_id: Any = None
     first_epoch_num: Any = None
     epoch_num: Any = None
 
@@ -167,31 +170,12 @@ def read(path: Path) -> Log:
                     bad.add("no record, passed over", number, str(error))
         elif SYSTEM_MARK in line and not system:
             system = _object(unescaped(line.split(SYSTEM_MARK, 1)[1])) or {}
-    return Log(said.records(), {key: value for key, (_, value) in said.facts.items()}, system, tuple(bad.sentences()))
+    facts = {key: value for key, (_, value) in said.facts.items()}
+    return Log(said.records(), facts, system, tuple(bad.sentences()), said.instances)
 
 
-def unescaped(text: bytes) -> bytes:
-    r"""Return a text as it was printed where it is the rest of a JSON string, as in a line of Docker's log.
-
-    Example:
-        >>> unescaped(rb' {\"key\": 5}\n","stream":"stdout"}')
-        b' {"key": 5}\n'
-        >>> unescaped(b' {"key": 5}')
-        b' {"key": 5}'
-    """
-    for _ in range(_DEEPEST):
-        if text[: text.find(b'"')][-1:] != b"\\":
-            break
-        string = _STRING.match(text)
-        try:
-            text = str(json.loads(b'"' + string[0] + b'"')).encode("utf-8", "replace") if string else text
-        except ValueError:
-            break
-    return text
-
-
-_Told = tuple[int, str, object, object, object]
-"""Time [ns], key, value, status and epoch of a record."""
+_Told = tuple[int, str, object, object, object, object]
+"""Time [ns], key, value, status and epoch of a record, and of which of several trainings at one time it is."""
 
 
 def _usual(text: bytes, number: int, bad: Complaints) -> _Told | None:
@@ -205,10 +189,10 @@ def _usual(text: bytes, number: int, bad: Complaints) -> _Told | None:
         return None
     if found.metadata is None:
         bad.add(_BARE, number)
-        return at * NS_PER_MS, found.key, found.value, None, None
+        return at * NS_PER_MS, found.key, found.value, None, None, None
     said = found.metadata
     epoch = said.epoch_num if said.first_epoch_num is None else said.first_epoch_num
-    return at * NS_PER_MS, found.key, found.value, said.status, epoch
+    return at * NS_PER_MS, found.key, found.value, said.status, epoch, said.instance_id
 
 
 def _any(text: bytes, number: int, bad: Complaints) -> _Told:
@@ -227,7 +211,8 @@ def _any(text: bytes, number: int, bad: Complaints) -> _Told:
     if not isinstance(metadata, dict):
         bad.add(_BARE, number)
         metadata = {}
-    return time_ns(found.get("time_ms")), key, found.get("value"), metadata.get("status"), _epoch(metadata)
+    told = key, found.get("value"), metadata.get("status"), _epoch(metadata), metadata.get("instance_id")
+    return time_ns(found.get("time_ms")), *told
 
 
 def _epoch(metadata: dict[str, Any]) -> object:
@@ -247,7 +232,7 @@ def _v06(text: bytes) -> _Told:
         raise ValueError("it is no time, key and JSON")
     metadata = found.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    return _seconds_ns(mark[1]), mark[2].decode(), found.get("value"), metadata.get("status"), _epoch(metadata)
+    return _seconds_ns(mark[1]), mark[2].decode(), found.get("value"), metadata.get("status"), _epoch(metadata), None
 
 
 def _v05(text: bytes) -> tuple[str, _Told]:
@@ -269,7 +254,7 @@ def _v05(text: bytes) -> tuple[str, _Told]:
         epoch, success = value.get("epoch"), value.get("success")
         if key == "run_stop" and success is not None:
             status = "success" if success in {True, "true", "True"} else "aborted"
-    return mark[1].decode(), (_seconds_ns(mark[2]), key, value, status, epoch)
+    return mark[1].decode(), (_seconds_ns(mark[2]), key, value, status, epoch, None)
 
 
 def _seconds_ns(text: bytes) -> int:
@@ -303,6 +288,7 @@ class _Said:
 
     def __init__(self) -> None:
         self.facts: dict[str, tuple[tuple[int, str], object]] = {}
+        self.instances: dict[str, tuple[int, int]] = {}
         self._times = array("q")
         self._codes = bytearray()
         self._numbers = array("q")
@@ -318,12 +304,17 @@ class _Said:
             self.take(line, _v06(text))
         else:
             benchmark, said = _v05(text)
-            self.take(line, (said[0], NAMES[0], benchmark, None, None))
+            self.take(line, (said[0], NAMES[0], benchmark, None, None, None))
             self.take(line, said)
 
     def take(self, line: int, told: _Told) -> None:
         """Keep what a record says."""
-        at, key, value, status, epoch = told
+        at, key, value, status, epoch, instance = told
+        if key == _INSTANCE:
+            instance = value
+        if instance is not None and len(self.instances) < _MANY:
+            first, last = self.instances.get(name := _shown(instance), (at, at))
+            self.instances[name] = min(first, at), max(last, at)
         code = _CODES.get(key)
         if code is None:
             code = _OTHER_STOP if key.endswith("_stop") else _OTHER

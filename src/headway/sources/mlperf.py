@@ -132,6 +132,13 @@ def _run(name: str, path: Path, log: Log, group: Sequence[Records], devices: int
             f"{len(group)} attempts are in the log, each without run_stop but the last; it names no checkpoint they "
             "continued from, so that the steps of all but the last are counted as done again"
         )
+    ends = [stop.time_ns for stop in group[-1].stops] or group[-1].times[-1:].tolist()
+    n_instances = sum(first <= max(ends) and last >= int(group[0].times[0]) for first, last in log.instances.values())
+    if n_instances > 1:
+        warnings.append(
+            f"lines of {n_instances} instances, trainings of their own, are in it and are read as one run: "
+            "give the log of each by itself"
+        )
     count = devices or devices_of(log)
     if count is None:
         warnings.append("the number of devices is not in the log and 1 is counted; give it with --devices")
