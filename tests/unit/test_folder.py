@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import struct
+import tarfile
 
 import pytest
 
@@ -116,21 +117,21 @@ def test_the_lines_that_a_training_logged_count_and_not_its_states_beside_them(t
     out = tmp_path / "out"
     state(out / "checkpoint-40", 40)
     state(out, 60, (3.0, 2.5))
-    told = [
-        {
-            "current_steps": n,
-            "total_steps": 60,
-            "loss": 2.0,
-            "lr": 1e-4,
-            "epoch": n / 60,
-            "elapsed_time": f"0:00:{n // 2:02d}",
-        }
-        for n in range(10, 61, 10)
-    ]
+    told, elapsed = [], 0
+    for n in range(10, 61, 10):
+        elapsed += 5
+        line = {"current_steps": n, "total_steps": 60, "epoch": n / 60}
+        told.append(line | {"loss": 2.0, "lr": 1e-4, "elapsed_time": f"0:00:{elapsed:02d}"})
+        if n < 30:  # two evaluations
+            elapsed += 3
+            told.append(line | {"eval_loss": 2.0, "elapsed_time": f"0:00:{elapsed:02d}"})
     (out / "trainer_log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
     (run,) = load(tmp_path)
     assert (run.source, run.name, sum(len(process.rows) for process in run.processes)) == ("trainerlog", "out", 60)
     assert any("has no clock" in text and "trainer_state.json" in text for text in run.warnings)
+    state(out, 60, (30.0, 25.0, 20.0))  # another training, whatever the number of its steps
+    assert {one.source for one in load(tmp_path)} == {"hftrainer", "trainerlog"}
+    state(out, 60, (3.0, 2.5))
     state(tmp_path / "another", 60, (3.5, 2.0))
     assert [one.source for one in load(tmp_path)] == ["hftrainer", "trainerlog"]
 
@@ -250,6 +251,47 @@ def test_a_job_that_failed_before_it_saved_and_began_again_is_one_run(tmp_path):
     (run,) = load(tmp_path)
     assert account(run).steps.retained == 100
     assert account(run).steps.reworked == 35
+
+
+@pytest.mark.parametrize("names", [("lr1e-3.log", "lr1e-4.log"), ("a/slurm-100.out", "b/slurm-101.out")])
+def test_experiments_are_no_attempts_of_each_other(names, tmp_path):
+    for hour, name in enumerate(names, 3):
+        told = "consumed samples: 8 | elapsed time per iteration (ms): 10000.0 | lm loss: 2.0E+00 |"
+        lines = [f" [2024-01-02 {hour:02d}:00:{n}0] iteration {n:8d}/ 99 | {told}" for n in range(1, 6)]
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        written(tmp_path / name, *lines, "Traceback (most recent call last):")
+    assert len(load(tmp_path)) == 2
+
+
+def test_runs_of_one_name_in_several_folders_are_told_apart(tmp_path):
+    for folder in "ab":
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "result.txt").write_text(mllog(100 * ord(folder)))
+    assert [run.name for run in load(tmp_path)] == ["result (a)", "result (b)"]
+
+
+def test_a_source_that_fails_loses_no_other_file(tmp_path, monkeypatch):
+    (tmp_path / "result_0.txt").write_text(mllog(0))
+    state(tmp_path / "out", 20)
+
+    def broken(self, path, asked):
+        raise TypeError("no\x1b[2J string")
+
+    monkeypatch.setattr("headway.sources.hftrainer.source.HFTrainer.load", broken)
+    (run,) = load(tmp_path)
+    assert run.source == "mlperf"
+    assert any("hftrainer failed, which is a defect of it: TypeError: no string" in text for text in run.warnings)
+
+
+def test_an_archive_of_logs_is_no_log(tmp_path):
+    (tmp_path / "result_0.txt").write_text(mllog(0))
+    for name, mode in (("logs.tar", "w"), ("logs.tgz", "w:gz")):
+        with tarfile.open(tmp_path / name, mode) as archive:
+            archive.add(tmp_path / "result_0.txt", "result_0.txt")
+        with pytest.raises(SourceError, match=r"an archive of files.*Unpack it first.*\[archive\]"):
+            load(tmp_path / name)
+    (run,) = load(tmp_path)
+    assert any("logs.tar, logs.tgz" in text for text in run.warnings)
 
 
 def test_a_packed_log_with_much_before_its_first_line_is_known(tmp_path):

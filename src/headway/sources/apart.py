@@ -1,4 +1,4 @@
-"""Pools and tests of a server of one name: each called also by what its path differs by from those of the others."""
+"""What has one name: each called also by what its path differs by from those of the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.ledger.history import Pool, Served
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
@@ -16,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def told_apart(found: Sequence[Loaded]) -> list[Loaded]:
-    """Return what was found, all but runs of one name called also by the folders or files that their paths differ by.
+    """Return what was found, what is of one kind and name called also by the folders or files that its paths differ by.
 
     Example:
+        >>> from headway.ledger.history import Pool
         >>> pools = [Pool("jobs", "table", path=path) for path in ("of/Earth/jobs.csv", "of/Venus/jobs.csv")]
         >>> [pool.name for pool in told_apart(pools)]
         ['jobs (Earth)', 'jobs (Venus)']
     """
-    by_name: dict[tuple[type, str], list[Pool | Served]] = {}
+    by_name: dict[tuple[type, str], list[Loaded]] = {}
     for one in found:
-        if isinstance(one, Pool | Served):
-            by_name.setdefault((type(one), one.name), []).append(one)
+        by_name.setdefault((type(one), one.name), []).append(one)
     called: dict[int, Loaded] = {}
     for (_, name), alike in by_name.items():
         for one, difference in zip(alike, _differences([one.path for one in alike]), strict=True):

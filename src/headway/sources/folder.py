@@ -175,7 +175,7 @@ class Folder:
                     break  # each alone says which
                 self._refuse(bad[0], error)
                 left.remove(bad[0])
-            except OSError:
+            except Exception:  # noqa: BLE001 - each alone says which
                 break
         found: list[Loaded] = []
         for path in left:
@@ -185,6 +185,9 @@ class Folder:
                 self._refuse(path, error)
             except OSError as error:
                 self._aside.append((path, reason(error)))
+            except Exception as error:  # noqa: BLE001 - a defect in reading one file is no reason to lose the others
+                what = clean(f"{type(error).__name__}: {error}", 200)
+                self._aside.append((path, f"the source {source.name} failed, which is a defect of it: {what}"))
         return found
 
     def _refuse(self, path: Path, error: SourceError) -> None:

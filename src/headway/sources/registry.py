@@ -16,6 +16,8 @@ from headway.sources import files
 from headway.sources.asked import Asked, Loaded
 from headway.sources.text import clean
 
+_TAR: Final = slice(257, 262)
+"""Where a tar file, packed or not, says that it is one."""
 _MOST_NAMES: Final = 10_000
 """So many names beside a path that is not there are compared with its own."""
 
@@ -127,7 +129,8 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
 def _near(path: Path) -> str:
     """Return the name beside a path that is most like its own; nothing where none is."""
     with suppress(OSError, ValueError):
-        names = [entry.name for entry, _ in zip(os.scandir(path.parent), range(_MOST_NAMES), strict=False)]
+        every = zip(os.scandir(path.parent), range(_MOST_NAMES), strict=False)
+        names = [entry.name for entry, _ in every if entry.name != path.name]  # a link that leads nowhere
         return next(iter(difflib.get_close_matches(path.name, names, 1, 0.8)), "")
     return ""
 
@@ -144,6 +147,10 @@ def recognise(path: Path, source: str | None = None) -> Source:
         ArgumentError: There is no source of that name.
     """
     head = look(path)
+    if head[_TAR] == b"ustar":
+        shown = clean(str(path), 4096)
+        what = f"Cannot read {shown}: it is an archive of files, and their names and ends would be read as lines"
+        raise SourceError(what, "Unpack it first: tar xf", "archive", path=shown)
     reasons = {}
     for candidate in _candidates(source):
         reason = candidate.recognise(path, head)

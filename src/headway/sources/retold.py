@@ -59,7 +59,7 @@ def told_once(found: Sequence[Loaded]) -> list[Loaded]:
     for one, other, why in chain(_copies(found), *(rule(runs) for rule in rules)):
         if id(one) in kept and id(other) in kept and one.path != other.path:  # what one file tells twice was twice
             left.setdefault((id(other), why), []).append(kept.pop(id(one)).path)
-            if why == _NO_CLOCK:  # called as the folder that the trainer was told to write to
+            if why == _NO_CLOCK and one.name == home_of(Path(one.path)).name:  # what the trainer was told to write to
                 kept[id(other)] = replace(kept[id(other)], name=one.name)
     for (number, why), paths in left.items():
         if number in kept:
@@ -193,7 +193,9 @@ def _beside_lines(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
     """Yield a trainer's states where the lines that the same training logged are in its folder."""
     lines = _by_folder((run for run in runs if run.source == "trainerlog"), home_of)
     for state in (run for run in runs if run.source == "hftrainer"):
-        same = (run for run in lines.get(home_of(Path(state.path)), ()) if _as_far(state, run))
+        same = (
+            run for run in lines.get(home_of(Path(state.path)), ()) if _as_far(state, run) and _as_often(state, run)
+        )
         yield from ((state, run, _NO_CLOCK) for run in same)
 
 
@@ -201,7 +203,7 @@ def _beside_json(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
     """Yield what NeMo printed where DLLogger's lines of the same training lie beside it."""
     lines = _by_folder(run for run in runs if run.source == "dllogger")
     for printed in (run for run in runs if run.source == "nemo"):
-        same = (run for run in lines.get(Path(printed.path).parent, ()) if _as_far(printed, run))
+        same = (run for run in lines.get(Path(printed.path).parent, ()) if _same_steps(printed, run))
         yield from (
             (printed, run, "as it tells the same training")
             for run in same
@@ -272,6 +274,26 @@ def _as_far(one: Run, other: Run) -> bool:
     """Return whether the steps of a run go as far as those of another, about."""
     steps, of = _steps(one), _steps(other)
     return bool(len(steps) and len(of)) and bool(_NEAR * of.max() <= steps.max() <= of.max() / _NEAR)
+
+
+def _as_often(one: Run, other: Run) -> bool:
+    """Return whether two runs were evaluated equally often, but for a last time, each about as long each time."""
+    took, takes = _evaluations(one), _evaluations(other)
+    n = min(len(took), len(takes))
+    slack_ns = 2 * NS_PER_S  # of clocks in whole seconds
+    return abs(len(took) - len(takes)) <= 1 and bool(np.all(np.abs(took[:n] - takes[:n]) <= slack_ns + took[:n] // 4))
+
+
+def _same_steps(one: Run, other: Run) -> bool:
+    """Return whether two runs tell steps of the same numbers, as long each."""
+    mine, theirs = ([process.rows for process in run.processes] for run in (one, other))
+    if len(mine) != len(theirs):
+        return False
+    pairs = list(zip(mine, theirs, strict=True))
+    return all(np.array_equal(rows.step, same.step) for rows, same in pairs) and all(
+        np.allclose(rows.end - rows.start, same.end - same.start, rtol=_ALIKE, atol=NS_PER_S / 100)
+        for rows, same in pairs
+    )
 
 
 def _steps(run: Run) -> NDArray[np.int64]:

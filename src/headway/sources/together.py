@@ -23,21 +23,25 @@ from headway.sources.text import clean
 _SOON_NS: Final = 86_400 * NS_PER_S
 """A job that begins anew after a failure does so within a day [ns]."""
 _DIGITS: Final = re.compile(r"\d+")
+_JOB: Final = re.compile(
+    r"(?:(?:attempt|job|restart|retry|run|slurm|try)[^a-z0-9]*\d+|(?<![\d.])\d{4,})(?!.*\d)", re.IGNORECASE
+)
+"""What numbers jobs and attempts: a word before the last number, or four digits and more."""
 
 
 def together(found: Sequence[Loaded]) -> list[Loaded]:
     """Return what was found, with the files of one run as one run.
 
-    Ranks that have the run's name are its ranks. Files whose names differ in numbers alone, as
-    those of a job that began again under another number, are attempts of one run where the later
-    goes on with the steps of the earlier. What TensorBoard's files tell of evaluations alone belongs
-    to the training of their folder. Pools, and tests of a server, of one name are called after their paths too.
+    Of files in one folder, or in folders whose names differ in numbers alone: ranks that have the run's name are its
+    ranks; files whose names differ in numbers alone, as those of a job that began again under another number, are
+    attempts of one run where the later goes on with the steps of the earlier. What TensorBoard's files tell of
+    evaluations alone belongs to the training of their folder. What has one name is called after its path too.
     """
     found = _with_evaluations(told_once(found))
     runs = sorted((one for one in found if isinstance(one, Run)), key=_kin)
     place = {(one.path, one.name): number for number, one in reversed(list(enumerate(found)))}
     placed: list[tuple[int, Loaded]] = [(number, one) for number, one in enumerate(found) if not isinstance(one, Run)]
-    for _, kin in groupby(runs, key=lambda run: _kin(run)[:2]):
+    for _, kin in groupby(runs, key=lambda run: _kin(run)[:3]):
         same = [list(group) for _, group in groupby(told_by_ranks(list(kin)), key=lambda run: run.name)]
         ranked = [(min(place[run.path, run.name] for run in group), one) for group in same for one in _ranks(group)]
         placed += _chains(ranked)
@@ -71,16 +75,17 @@ def _evaluated(run: Run, evaluations: Run) -> Run:
     return replace(run, processes=(*before, replace(last, events=(*spans, *events))))
 
 
-def _kin(run: Run) -> tuple[str, str, str]:
-    return run.source, _DIGITS.sub("#", run.name), run.name
+def _kin(run: Run) -> tuple[str, str, str, str]:
+    folder = os.path.dirname(run.path)  # noqa: PTH120  a text as it is
+    return run.source, _DIGITS.sub("#", folder), _DIGITS.sub("#", run.name), run.name
 
 
 def _ranks(runs: list[Run]) -> list[Run]:
     """Return runs of one name as one run; where they hold the same rank of the same attempt they are several."""
     seats = [(process.open.attempt, process.open.rank) for run in runs for process in run.processes]
-    if len(set(seats)) == len(seats):
-        return [_joined(runs) if len(runs) > 1 else runs[0]]
-    return [replace(run, name=f"{run.name} ({clean(Path(run.path).stem)})") for run in runs]
+    if len(set(seats)) < len(seats):
+        return runs
+    return [_joined(runs) if len(runs) > 1 else runs[0]]
 
 
 def _joined(runs: Sequence[Run]) -> Run:
@@ -110,12 +115,23 @@ def _chains(placed: Sequence[tuple[int, Run]]) -> list[tuple[int, Run]]:
     made = []
     for chain in chains:
         runs = [run for _, run in chain]
-        made.append((min(number for number, _ in chain), runs[0] if len(runs) == 1 else _joined(_as_attempts(runs))))
+        one = runs[0]
+        if len(runs) > 1:
+            names = ", ".join(clean(Path(run.path).name) for run in runs)
+            said = (
+                f"attempts of one run, as each goes on with the one before and names differ in numbers alone: {names}"
+            )
+            joined = _joined(_as_attempts(runs))
+            one = replace(joined, warnings=(*joined.warnings, said))
+        made.append((min(number for number, _ in chain), one))
     return made
 
 
 def _goes_on(before: Run, after: Run) -> bool:
-    """Return whether a run is the next attempt of another: later by the clock, and at steps that follow on its own."""
+    """Return whether a run is the next attempt of another: later by the clock, and at steps that follow on its own.
+
+    From the first step anew it is only where the one before failed, saved nothing, and was a job of another number.
+    """
     if before.unknown or after.unknown or len(before.processes) != len(after.processes):
         return False
     steps = [_span_of(run) for run in (before, after)]
@@ -124,8 +140,19 @@ def _goes_on(before: Run, after: Run) -> bool:
     (first, last, ended), (next_first, next_last, _) = steps  # type: ignore[misc]
     began = min(process.open.wall_ns for process in after.processes)
     if next_first == first:  # from scratch: only where it is known that the one before came to nothing
-        return _failed(before) and last <= next_last and ended <= began <= ended + _SOON_NS
+        again = _is_job(before) and _is_job(after) and _failed(before)
+        return again and last <= next_last and ended <= began <= ended + _SOON_NS
     return first < next_first <= last + 1 <= next_last + 1 and began >= ended
+
+
+def _is_job(run: Run) -> bool:
+    """Return whether a run is called after a job or an attempt, and not after what it tried.
+
+    Example:
+        >>> [_is_job(Run(name, "megatron", ())) for name in ("slurm-4711", "run_2", "attempt3", "lr1e-3", "seed 1")]
+        [True, True, True, False, False]
+    """
+    return _JOB.search(run.name) is not None
 
 
 def _failed(run: Run) -> bool:
