@@ -73,6 +73,7 @@ HOMES: Final = (
     "googlegoodput.source:GoogleGoodput",
     "vllmbench:VLLMBench",
     "guidellm:GuideLLM",
+    "vllmturns:VLLMTurns",
 )
 """Where each source is, in the order they are asked; the first that recognises a path reads it."""
 
