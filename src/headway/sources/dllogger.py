@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import msgspec
+import numpy as np
 
 from headway.clock import NS_PER_S
+from headway.sources.columns import BOUND
 from headway.sources.mllog import whole
+from headway.sources.steps.column import Column, Table
 from headway.sources.steps.lines import LONGEST, StepLines, bare, ending, holds, seconds_ns
 from headway.sources.text import clean
 
@@ -27,7 +30,7 @@ PRINTED: Final = b"DLL "
 _PRINTED: Final = re.compile(
     r"\bDLL (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) - (?:(?P<parameter>PARAMETER )|"
     r"(?P<kind>[A-Za-z]{1,20} )?(?:Epoch: (?P<epoch>\d{1,15}),? (?:[A-Za-z]{1,20} )?)?Iteration: (?P<step>\d{1,15}) |"
-    r"epoch +(?P<epoch_>\d{1,15}) \| iter +(?P<step_>\d{1,15})/\d{1,15} \||"
+    r"epoch +(?P<epoch_>\d{1,15}) \| iter +(?P<step_>\d{1,15})/(?P<planned>\d{1,15}) \||"
     r"[\[(](?P<_epoch>\d{1,15}), (?P<_step>\d{1,15})[\])] )"
 )
 """What DLLogger prints where nothing else was asked for: its steps in the forms of NVIDIA's examples."""
@@ -97,15 +100,15 @@ class Log:
         steps: Its step lines and marks.
         elapsed_ns: What the last line says has passed since the program began [ns].
         devices: How many devices its parameters name; None where they name none.
-        epoch, offset, last: Of a log whose steps begin again with each epoch: the epoch, the steps before it, the step.
+        paired: Which lines of steps tell an epoch and a step, as two numbers, and the epoch.
+        planned: How many steps an epoch has, where lines say so; else 0.
     """
 
     steps: StepLines
     elapsed_ns: int | None = None
     devices: int | None = None
-    epoch: int = 0
-    offset: int = 0
-    last: int = -1
+    paired: Table = field(default_factory=lambda: Table("place", "epoch"))
+    planned: int = 0
 
 
 class DLLogger:
@@ -145,6 +148,8 @@ def read(path: Path) -> Log:
             _text(log, line, number)
         elif (reason := ending(line)) is not None:
             log.steps.close(reason, line=number)
+    if len(log.paired):
+        _count_on(log)
     return log
 
 
@@ -198,6 +203,7 @@ def _text(log: Log, line: bytes, number: int) -> None:
         data["loss"] = None  # an iteration of nothing else is one of training
     epoch = found["epoch"] or found["epoch_"] or found["_epoch"]
     step = int(found["step"] or found["step_"] or found["_step"])
+    log.planned = max(log.planned, int(found["planned"] or 0))
     _line(log, [step] if epoch is None else [int(epoch), step], data, _keys(tuple(data)), number=number, at_ns=at_ns)
 
 
@@ -254,28 +260,57 @@ def _line(log: Log, numbers: list[int], data: dict[str, Any], keys: _Keys, *, nu
         log.steps.span("evaluation", line=number, at_ns=at_ns)
     if not trains and (keys.evaluates or not keys.counts):
         return
-    if len(numbers) == 1 and log.last >= 0:
+    if len(numbers) == 1 and len(log.paired):
         return  # the summary of an epoch, in a log whose steps are [epoch, step]
     waits: dict[str, int] | None = None
     if keys.waits:
         told = {key: seconds_ns(data[key]) for key in keys.waits if _is_number(data[key])}
         waits = {key: wait for key, wait in told.items() if wait is not None}
-    log.steps.step(_global(log, numbers, data), line=number, at_ns=at_ns, took_ns=took_ns, waits=waits)
+    _step(log, numbers, data, number, at_ns=at_ns, took_ns=took_ns, waits=waits)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _global(log: Log, numbers: list[int], data: dict[str, Any]) -> int:
-    """Return the number of a step over all epochs."""
-    told = data.get("global_step")
-    if isinstance(told, int | float) and not isinstance(told, bool) and 0 <= told < 1 << 53:
-        return int(told)
-    if len(numbers) == 1:
-        return numbers[0]
-    epoch, step = numbers[0], numbers[-1]
-    if epoch > log.epoch and step <= log.last:
-        log.offset += log.last + (step == 0)  # they are counted from 0 or from 1
-    log.epoch, log.last = epoch, step
-    return log.offset + step
+def _step(log: Log, numbers: list[int], data: dict[str, Any], number: int, **told: Any) -> None:
+    """Note a step; one that is told as an epoch and a step is numbered when all are known, see `_count_on`."""
+    known = data.get("global_step")
+    if _is_number(known) and 0 <= known < 1 << 53:
+        log.steps.step(int(known), line=number, **told)
+    elif not 0 <= numbers[0] < BOUND:
+        log.steps.bad.add("no step, left out", number, "its number is out of range")
+    elif log.steps.step(numbers[-1], line=number, **told) and len(numbers) > 1:
+        log.paired.append((len(log.steps) - 1, numbers[0]))
+
+
+def _count_on(log: Log) -> None:
+    """Number the steps that are told as an epoch and a step over all epochs.
+
+    An epoch that begins at no higher number than the one before it came to counts anew, from where that ended; how far
+    an epoch goes is what any attempt tells of it, as one may have ended within it.
+    """
+    place, epoch = (column.values() for column in log.paired.columns.values())
+    numbers = np.array(log.steps.columns["step"])
+    step, (epochs, of) = numbers[place], np.unique(epoch, return_inverse=True)
+    least, most = np.full(len(epochs), BOUND), np.zeros(len(epochs), np.int64)
+    np.minimum.at(least, of, step)
+    np.maximum.at(most, of, step)
+    begins, begin, before = [], 0, -1
+    from_0 = int(not least.min())
+    for low, high in zip(least.tolist(), most.tolist(), strict=True):
+        if low <= before:
+            begin = min(begin + max(before + from_0, log.planned), BOUND - 1)
+        begins.append(begin)
+        before = high
+    if begin:
+        numbers[place] = np.minimum(step + np.array(begins)[of], BOUND - 1)
+        log.steps.columns["step"] = column = Column()
+        column.extend(numbers)
+        apart = np.diff(step)[np.diff(epoch) == 0]
+        every = int(apart[apart > 0].min(initial=BOUND))
+        if 1 < every < BOUND and not log.planned:
+            log.steps.warnings.append(
+                f"one step in {every} has a line, and each epoch counts anew: how many came after the last line of an "
+                "epoch is not in the log, and they are not counted"
+            )

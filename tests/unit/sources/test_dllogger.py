@@ -92,3 +92,55 @@ def test_what_is_printed_of_an_epoch_alone_is_no_step(tmp_path):
     text = printed(0, "(0, 1) train_iter_time : 2.0") + printed(2, "(0, 2) train_iter_time : 2.0")
     run = load(tmp_path, text + printed(3, "(0,) train_loss : 0.27") + printed(3, "PARAMETER x : nan "))
     assert steps(run) == [1, 2]
+
+
+def told(second, since, epoch, step):
+    record = {
+        "timestamp": f"{1.74e9 + second:.6f}",
+        "elapsedtime": f"{since:.6f}",
+        "type": "LOG",
+        "step": [epoch, step],
+    }
+    return "DLLL " + json.dumps(record | {"data": {"train_loss": 1.0, "step_time": 1.0}}) + "\n"
+
+
+def attempt(begin, epoch, n, first=0):
+    """Return the lines of an attempt with 10 steps an epoch, of 1 s each, after 5 s of startup."""
+    return "".join(told(begin + 6 + i, 6 + i, epoch + i // 10, i % 10 + first) for i in range(n))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize(
+    ("before", "again"), [((0, 20), (0, 30)), ((0, 25), (0, 30)), ((0, 35), (1, 30)), ((3, 12), (3, 20))]
+)
+def test_an_epoch_that_is_begun_again_counts_from_where_it_did(tmp_path, before, again, first):
+    run = load(tmp_path, attempt(0, *before, first) + attempt(100, *again, first))
+    done = [list(range(10 * epoch, 10 * epoch + n)) for epoch, n in (before, again)]
+    assert [process.rows.step.tolist() for process in run.processes] == [
+        [number + first - 10 * before[0] for number in numbers] for numbers in done
+    ]
+    assert account(run).steps.reworked == len(set(done[0]) & set(done[1]))
+
+
+def test_lines_of_epochs_in_any_order_and_twice_say_the_same(tmp_path):
+    lines = attempt(0, 0, 25).splitlines(keepends=True)
+    wanted = account(load(tmp_path, "".join(lines)))
+    for other in (lines[::-1], lines + lines, [line for line in lines for _ in range(2)]):
+        found = account(load(tmp_path, "".join(other)))
+        assert (found.seconds, found.steps) == (wanted.seconds, wanted.steps)
+
+
+def test_epochs_of_which_few_steps_are_told(tmp_path):
+    text = "".join(told(50 * e + n, 50 * e + n, e, n) for e in range(3) for n in (0, 20, 40))
+    run = load(tmp_path, text)
+    assert "one step in 20 has a line" in " ".join(run.warnings)
+    form = "epoch    {} | iter   {}/50 | loss 36.99 | lrate 3.16e-06 | took 1.00 s"
+    run = load(tmp_path, "".join(printed(50 * e + n, form.format(e, n)) for e in (1, 2, 3) for n in (20, 40)))
+    assert steps(run)[-1] == 140
+    assert "one step in" not in " ".join(run.warnings)
+
+
+def test_an_epoch_of_no_sense_is_left_out_and_said(tmp_path):
+    run = load(tmp_path, attempt(0, 0, 5) + told(20, 20, 1 << 70, 3) + told(21, 21, -1, 3) + attempt(20, 5, 1))
+    assert sum(process.rows.step.size for process in run.processes) == 6
+    assert "no step, left out" in " ".join(run.warnings)
