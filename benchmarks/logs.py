@@ -330,6 +330,16 @@ def vllmbench(path: Path, size: float) -> int:
     return n
 
 
+def vllmturns(n: int) -> str:
+    ttft, each, tokens = near(0.2, 12), near(0.02, 12), 2 + long(800)
+    return json.dumps({
+        "ttft_ms": ttft * 1e3, "tpot_ms": each * 1e3, "latency_ms": (ttft + each * (tokens - 1)) * 1e3,
+        "start_time_ms": n * 1e3 / 9, "input_num_turns": 1 + 2 * (n % 9), "input_num_tokens": 200 + n % 900,
+        "output_num_tokens": tokens, "output_num_chunks": tokens, "output_num_first_chunk_tokens": 1,
+        "approx_cached_percent": near(50.0, 2), "conversation_id": f"conversation_{n // 9}", "client_id": n % 4,
+    })  # fmt: skip
+
+
 GUIDELLM = '{"metadata": {"guidellm_version": "0.5.0"}, "benchmarks": [{"requests": {"successful": [\n'
 
 
@@ -373,5 +383,6 @@ LOGS: dict[str, Callable[[Path, float], int]] = {
     "googlegoodput": Rows(googlegoodput),
     "vllmbench": vllmbench,
     "guidellm": Rows(guidellm, GUIDELLM, ",\n", "]}}]}\n"),
+    "vllmturns": Rows(vllmturns, "[\n", ",\n", "]\n"),
 }
 """A writer for each source, and for each form of its logs that is read differently: `<source>_<form>`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from headway.clock import NS_PER_S
@@ -58,11 +58,12 @@ def parse_duration(text: str) -> int:
     return total_ns
 
 
-def parse_instant(text: str) -> int:
+def parse_instant(text: str, zone: tzinfo = UTC) -> int:
     """Return a moment of the wall clock [ns since the Unix epoch].
 
     Args:
-        text: Epoch seconds, or ISO 8601; without an offset it is UTC.
+        text: Epoch seconds, or ISO 8601.
+        zone: Whose time it is where it has no offset.
 
     Raises:
         ArgumentError: It is neither.
@@ -84,7 +85,7 @@ def parse_instant(text: str) -> int:
             "bad-time",
             text=text,
         ) from error
-    return instant_ns(moment)
+    return instant_ns(moment if moment.tzinfo else moment.replace(tzinfo=zone))
 
 
 def instant_ns(moment: datetime) -> int:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -319,3 +320,11 @@ def test_who_held_a_pool_is_shown_with_the_waits_of_their_jobs(tmp_path, capsys)
     page = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["user", "held", "share", "jobs", "mean", "wait", "never", "ran"] in page
     assert ["bo", "0.0", "s", "0.0", "%", "0", "-", "1"] in page
+
+
+def test_until_without_an_offset_is_of_the_zone(log):
+    at = datetime.fromtimestamp(WALL_S + 35, UTC)
+    for zone, hours in (("+02:00", 2), ("Europe/Zurich", 1)):
+        said = (at + timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%S")
+        (run,) = report(log, "--until", said, "--zone", zone)["runs"]
+        assert run["window"]["end_s"] == WALL_S + 35

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,30 @@ def test_a_number_is_never_parted_from_its_unit():
     long = ledger({"productive": 60, "checkpoint_restore": 40.5})
     for width in range(60, 100):
         assert not re.search(r"\d\n +\S* ?s\b|\d +\n", screen([entry(long), entry(long)], width=width))
+
+
+def test_losses_that_cannot_be_ranked_are_named():
+    long = replace(ledger({"productive": 40, "compile": 50, "below_peak": 10}), unknown={"R": "there is no clock"})
+    page = screen([entry(long)])
+    assert "1. larger or fused kernels" in page
+    assert "not ranked, as R is not known: compile 50.0 s" in page
+    assert "What would return most" not in screen([entry(replace(ledger({"compile": 50}), unknown={"R": "no clock"}))])
+
+
+def test_a_sum_lists_what_is_in_it_and_says_that_its_parts_warn():
+    good, bad = entry(ledger({"productive": 40})), replace(entry(ledger({"startup": 50})), run="b", warnings=["odd"])
+    page = screen([good, bad])
+    assert "what 1 of them warn of, above, holds for the sum too" in page
+    assert re.search(r"\n  b +50\.0 s +0\.0 % .*startup 50\.0 s", page)
+
+
+def test_traces_are_no_runs_to_be_added():
+    run, trace = entry(ledger({"productive": 40})), replace(entry(ledger({"productive": 4})), source="kineto")
+    assert "Sum of" not in screen([run, trace])
+    assert "Sum of 2 traces" in screen([run, trace, trace])
+
+
+def test_times_without_a_clock_give_a_sum_none():
+    told = ledger({"productive": 40}, start_ns=1_700_000_000 * S, end_ns=1_700_000_040 * S)
+    page = screen([entry(told), entry(replace(told, start_ns=None, end_ns=None))])
+    assert page.count(" UTC: ") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,19 +37,23 @@ _NEEDED: Final = {
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=str))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, schema 1, instead of the page.")
 @click.option(
-    "--until", metavar="T", help="End the window there: now, epoch seconds or ISO 8601 (UTC without an offset)."
+    "--until",
+    metavar="T",
+    help="End the window there: now, epoch seconds or ISO 8601 (without an offset of --zone, else UTC).",
 )
 @click.option("--every", metavar="TIME", help="Show each window of that length too, such as 1h.")
 @click.option("--last", metavar="TIME", help="Only so much before the end, such as 10m.")
 @click.option(
-    "--devices", metavar="N", type=click.IntRange(min=1), help="Devices of a rank, where the log does not say."
+    "--devices", metavar="N", type=click.IntRange(min=1), help="Devices of each rank, instead of what logs say."
 )
 @click.option(
     "--by",
     type=click.Choice(["rank", "attempt", "state", "user", "account", "partition"]),
     help="Show each rank or attempt of a run too, or who held a pool.",
 )
-@click.option("--capacity", metavar="N", type=click.IntRange(min=1), help="Devices of a pool, where no file says.")
+@click.option(
+    "--capacity", metavar="N", type=click.IntRange(min=1), help="Devices of a pool, instead of what files say."
+)
 @click.option(
     "--mapping", metavar="FILE", type=click.Path(path_type=str), help="TOML that says what a table's columns mean."
 )
@@ -116,9 +121,9 @@ def show(
         until: End of the window, as a person writes it.
         every: Length of windows, as a person writes it.
         last: Length before the end, as a person writes it.
-        devices: Devices of a rank where the log does not say.
+        devices: Devices of each rank, instead of what logs say.
         by: One of `headway.ledger.ledger.KEYS`.
-        capacity: Devices of a pool where no file says.
+        capacity: Devices of a pool, instead of what files say.
         mapping: A TOML file about a table's columns.
         zone: The zone of times that name none.
         slo: What a request must keep, as a person writes it.
@@ -132,7 +137,7 @@ def show(
     from headway.sources import load_all
 
     cut = Cut(
-        until_ns=None if until is None else _instant(until),
+        until_ns=None if until is None else _instant(until, zone),
         every_ns=None if every is None else parse_duration(every),
         last_ns=None if last is None else parse_duration(last),
     )
@@ -163,8 +168,12 @@ def _in_vain(found: Sequence[Run | Pool | Served], given: Sequence[str]) -> Iter
             yield f"{option} changes nothing: what was read is no {' and no '.join(_NOUNS[kind] for kind in needed)}"
 
 
-def _instant(text: str) -> int:
-    return SYSTEM.wall_ns() if text.strip().lower() == "now" else parse_instant(text)
+def _instant(text: str, zone: str | None) -> int:
+    from headway.sources.zone import zone_of
+
+    with suppress(ValueError):  # of a name that no zone has; whoever reads the files says so
+        return SYSTEM.wall_ns() if text.strip().lower() == "now" else parse_instant(text, zone_of(zone or "UTC"))
+    return parse_instant(text)
 
 
 def _print(

@@ -155,7 +155,12 @@ class _History:
         if len(self.ranks) < expected:
             yield f"ranks {len(self.ranks)} of {expected} present"
         if any(len(line.step) for line in lines) and not any(line.facts.saved for line in lines):
-            yield "saves not recorded: what a failure would lose is not known"
+            closes = [rank.lines[-1].facts.close for rank in self.ranks]
+            failed = any(close is not None and close.reason in {"failed", "signal"} for close in closes)
+            lost = (
+                "its failure lost is not known, and counts as kept" if failed else "a failure would lose is not known"
+            )
+            yield f"saves not recorded: what {lost}"
         yield from self._unclosed()
         for rank in self.ranks:
             yield from rank.warnings

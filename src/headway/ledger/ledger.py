@@ -16,6 +16,7 @@ from headway.ledger.categories import CATEGORIES, PROGRAM, category
 
 KEYS: Final = ("rank", "attempt", "state", "user", "account", "partition")
 """By what a ledger can be split: the first two of a run, the others of a pool."""
+_SOME: Final = "only some of what is summed tell it"
 _ORDER: Final = {line.name: place for place, line in enumerate(CATEGORIES)}
 
 
@@ -342,8 +343,8 @@ def combine(ledgers: Sequence[Ledger]) -> Ledger:
         devices=sum(ledger.devices for ledger in ledgers),
         inferred=frozenset().union(*(ledger.inferred for ledger in ledgers)),
         warnings=tuple(dict.fromkeys(text for ledger in ledgers for text in ledger.warnings)),
-        start_ns=min((ledger.start_ns for ledger in ledgers if ledger.start_ns is not None), default=None),
-        end_ns=max((ledger.end_ns for ledger in ledgers if ledger.end_ns is not None), default=None),
+        start_ns=_bound(min, [ledger.start_ns for ledger in ledgers if ledger.held_ns]),
+        end_ns=_bound(max, [ledger.end_ns for ledger in ledgers if ledger.held_ns]),
         parts=tuple(part for ledger in ledgers for part in ledger.parts),
         stall=max((x.stall for x in ledgers if x.stall), key=lambda stall: stall.wait_ns, default=None),
         jobs=sum(ledger.jobs for ledger in ledgers),
@@ -367,14 +368,26 @@ def _group(parts: Sequence[Part]) -> Ledger:
     )
 
 
+def _bound(of: Callable[[list[int]], int], moments: Sequence[int | None]) -> int | None:
+    """Return the first or the last of the moments; None where one is not known."""
+    known = [at for at in moments if at is not None]
+    return of(known) if known and len(known) == len(moments) else None
+
+
 def _unknown(ledgers: Sequence[Ledger]) -> dict[str, str]:
     """Return what is not known of a sum: what one cannot tell, and P and S where only some tell it."""
-    unknown = {factor: why for ledger in ledgers for factor, why in ledger.unknown.items()}
+    unknown: dict[str, str] = {}
+    for factor in dict.fromkeys(factor for ledger in ledgers for factor in ledger.unknown):
+        reasons = [ledger.unknown.get(factor, "") for ledger in ledgers if ledger.held_ns or factor in ledger.unknown]
+        n_told = reasons.count("")
+        unknown[factor] = (
+            _SOME if n_told else reasons[0] if len(set(reasons)) == 1 else "none of what is summed tells it"
+        )
     sized = {ledger.offered_ns is not None for ledger in ledgers if ledger.of_pool}
     if len(sized) > 1:
         unknown = {"S": "only of some pools it is told how many devices there are", **unknown}
     tells = {not PROGRAM.isdisjoint(ledger.amounts_ns) for ledger in ledgers if ledger.retained_ns}
-    return {"P": "only some of what is summed tell it", **unknown} if len(tells) > 1 else unknown
+    return {"P": _SOME, **unknown} if len(tells) > 1 else unknown
 
 
 def _offered(ledgers: Sequence[Ledger]) -> int | None:

@@ -12,7 +12,7 @@ from headway.ledger.history import Served
 from headway.ledger.ledger import Ledger
 from headway.report.advice import advise
 from headway.report.endings import endings
-from headway.report.entry import Entry, Options, groups, shown_by, split, total
+from headway.report.entry import Entry, Options, groups, kind, shown_by, split, total
 from headway.report.straggler import compare_ranks
 from headway.units import Price
 
@@ -47,13 +47,16 @@ def dump(
     return json.dumps(document, allow_nan=False)
 
 
+_TOTALS: Final = {"run": "total", "trace": "total_of_traces", "pool": "total_of_pools"}
+
+
 def build(entries: Sequence[Entry], options: Options = _PLAIN) -> dict[str, Any]:
     """Return the report as plain dicts and lists; times are device-seconds, not rounded."""
     document: dict[str, Any] = {"schema": SCHEMA, "runs": [_run(entry, options) for entry in entries]}
     for group in groups(entries):
         if len(group) > 1:
             ledger = total(group)
-            document["total_of_pools" if ledger.of_pool else "total"] = {
+            document[_TOTALS[kind(group[0])]] = {
                 **_figures(ledger),
                 "steps": _steps(ledger),
                 "inferred": sorted(ledger.inferred),

@@ -54,10 +54,24 @@ class Options:
 
 
 def groups(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Return the entries that can be added: runs, and pools; what a run held may be part of what a pool tells."""
-    runs = [entry for entry in entries if not entry.ledger.of_pool]
-    pools = [entry for entry in entries if entry.ledger.of_pool]
-    return [group for group in (runs, pools) if group]
+    """Return the entries that can be added: runs, traces, and pools.
+
+    What a run held may be part of what a pool tells, and what a trace shows is a part of some run.
+    """
+    kinds: dict[str, list[Entry]] = {"run": [], "trace": [], "pool": []}
+    for entry in entries:
+        kinds[kind(entry)].append(entry)
+    return [group for group in kinds.values() if group]
+
+
+def kind(entry: Entry) -> str:
+    """Return what an entry is: a run, a trace or a pool.
+
+    Example:
+        >>> kind(Entry("r1", "kineto", Ledger()))
+        'trace'
+    """
+    return "pool" if entry.ledger.of_pool else "trace" if entry.source == "kineto" else "run"
 
 
 def total(entries: Sequence[Entry]) -> Ledger:

@@ -12,6 +12,8 @@ from headway.units import show_percent, show_seconds
 
 _FIRST_NS: Final = 86_400 * 365 * NS_PER_S
 """Before 1971 no clock was: it is counted from somewhere else."""
+_SMALL_J: Final = 36_000
+"""Less energy than that is shown in joules [J]."""
 _DAY: Final = len("2023-11-14")
 _TO_GIVE: Final = {"S": "a scheduler's log", "P": "a trace, stage timings or a FLOP count"}
 
@@ -100,7 +102,8 @@ def beside(ledger: Ledger) -> list[str]:
         lines.append(f"queue: {_waited(ledger.queue)}")
     if ledger.energy_j is not None:
         each = f", {ledger.energy_j / steps.retained:,.0f} J a retained step" if steps.retained else ""
-        lines.append(f"energy {ledger.energy_j / 3.6e6:,.3f} kWh{each}")
+        used = f"{ledger.energy_j / 3.6e6:,.3f} kWh" if ledger.energy_j >= _SMALL_J else f"{ledger.energy_j:,.1f} J"
+        lines.append(f"energy {used}{each}")
     if ledger.released_ns:
         lines.append(f"released between attempts, not held: {_show(ledger.released_ns)}")
     if ledger.background_ns:

@@ -96,11 +96,11 @@ def _rate(count: int, duration_s: float | None) -> float | None:
 
 
 def _size(found: Attainment) -> str:
-    took = "no duration known" if found.duration_s is None else f"in {show_seconds(found.duration_s)}"
+    took = ", no duration known" if found.duration_s is None else f" in {show_seconds(found.duration_s)}"
     rate = _rate(_answered(found), found.duration_s)
     answered = f"{_answered(found)} answered" + ("" if rate is None else f" ({_show_rate(rate)} requests/s)")
     devices = "" if found.devices is None else f", {found.devices} device{'s' * (found.devices != 1)}"
-    return f"{found.total} request{'s' * (found.total != 1)} {took}, {answered}{devices}"
+    return f"{found.total} request{'s' * (found.total != 1)}{took}, {answered}{devices}"
 
 
 def _headline(found: Attainment) -> Iterator[str]:

@@ -22,7 +22,7 @@ from headway.report import notes
 from headway.report.advice import SHOWN, Change, advise
 from headway.report.bars import Line, draw
 from headway.report.endings import bad_endings, ending, endings, is_open
-from headway.report.entry import Entry, Options, groups, shown_by, split, total
+from headway.report.entry import Entry, Options, groups, kind, shown_by, split, total
 from headway.report.glyphs import Glyphs, wrap
 from headway.report.money import Costs
 from headway.report.straggler import Spread, compare_ranks
@@ -38,7 +38,11 @@ _STYLES: Final = {None: "green", "R": "yellow", "S": "magenta", "P": "cyan"}
 _NAME_WIDTH: Final = 26
 _PIECE_WIDTH: Final = 32
 _PERFECT: Final = "Nothing was lost: every device-second was productive."
+_USUAL_WIDTH: Final = 80
 _PAGE_WIDTH: Final = 100
+_HOUR_NS: Final = 3600 * NS_PER_S
+_MANY_HOURS: Final = 48
+"""Longer times are shown as days, and of devices everybody counts hours."""
 _MOST_SHARES: Final = 20
 
 
@@ -91,7 +95,7 @@ class Page:
         elif by is not None:
             ended = endings(ledger) if by == "attempt" else {}
             blocks += [Text(), self._pieces(by, list(split(ledger, by).items()), ended)]
-        if self._options.windows:
+        if entry.windows:
             rows = [(notes.moment(window.start_ns), window) for window in entry.windows]
             blocks += [Text(), self._pieces("window from (UTC)", rows)]
         if alone:
@@ -109,16 +113,20 @@ class Page:
             for change in advise(entry.ledger, self._options.price, entry.history)
         ]
         changes.sort(key=lambda pair: -pair[1].seconds)
-        title = f"Sum of {len(entries)} {'pools' if ledger.of_pool else 'runs'}"
+        title = f"Sum of {len(entries)} {kind(entries[0])}s"
         blocks = [*self._header(title, notes.size_of_sum(ledger), ledger), Text(), self._amounts(ledger)]
-        blocks += [*self._below(ledger, ()), *self._changes(changes, ledger)]
-        return Group(*blocks)
+        doubtful = sum(not all(map(notes.is_mild, entry.all_warnings)) for entry in entries)
+        said = [f"what {doubtful} of them warn of, above, holds for the sum too"] if doubtful else []
+        blocks += [*self._below(ledger, (), said), Text()]
+        blocks.append(self._pieces(kind(entries[0]), [(entry.run, entry.ledger) for entry in entries]))
+        return Group(*blocks, *self._changes(changes, ledger))
 
     def _header(self, title: str, size: str, ledger: Ledger) -> Iterator[Text]:
         """Yield title and size, on one line where they fit, and the factors."""
         dot = f" {self._glyphs.dot} "
-        held = f"held {_show(ledger.held_ns)}" + (" of device-time" if ledger.devices > 1 else "")
-        about = dot.join([size.replace(" | ", dot), held])
+        held = f"held {_show(ledger.held_ns)}" + (" of device-time" if ledger.devices > 1 or ledger.of_pool else "")
+        hours = [f"{ledger.held_ns / _HOUR_NS:,.0f} device-hours"] if ledger.held_ns > _MANY_HOURS * _HOUR_NS else []
+        about = dot.join([size.replace(" | ", dot), held, *hours])
         title = self._glyphs.clean(title)
         if len(title) + len(dot) + len(about) <= self._width:
             yield Text.assemble((title, "bold"), dot, about)
@@ -188,7 +196,7 @@ class Page:
         self, title: str, rows: Sequence[tuple[str, Ledger]], ended: Mapping[str, list[str | None]] | None = None
     ) -> RenderableType:
         """A line for each rank, attempt or window; of an attempt also how it ended."""
-        drawn = 16 if not ended or self._width >= _PAGE_WIDTH else 0
+        drawn = 16 if self._width >= (_PAGE_WIDTH if ended else _USUAL_WIDTH) else 0
         factor = "S" if any(ledger.of_pool for _, ledger in rows) else "R"
         head = [title, "held", factor, *([""] if drawn else []), *(["ended"] if ended else []), "largest loss"]
         table = _grid("left", "right", "right", *("left" for _ in head[3:-1]), "note")
@@ -236,8 +244,9 @@ class Page:
         if not ledger.window_ns:
             return []
         shown = [pair for pair in changes if pair[1].seconds * NS_PER_S >= MIN_GAIN * ledger.window_ns][:SHOWN]
+        unranked = self._unranked(ledger)
         if not shown and ledger.unknown:
-            return []  # what is not known is no proof that nothing was lost
+            return [Text(), *unranked] if unranked else []  # what is not known is no proof that nothing was lost
         if not shown:
             lost = ledger.amounts_ns.get("productive", 0) < ledger.window_ns
             said = "Nothing is left to gain but crumbs, each under 0.1 points." if lost else _PERFECT
@@ -252,7 +261,20 @@ class Page:
             text = "\n".join(wrap(self._glyphs.clean(about + change.text), table.width - len(gain) - 4))
             table.add_row(f"{place}.", Text(text), Text(gain, style="green"))
             lines += [_hanging(table), Padding(Text(change.where, style="dim"), (0, 0, 0, 5))]
-        return lines
+        return [*lines, *unranked]
+
+    def _unranked(self, ledger: Ledger) -> list[RenderableType]:
+        """Name the losses of factors that are not known: what they are a share of is not, so they are no advice."""
+        lost = [
+            (name, ns)
+            for name, ns in sorted(ledger.amounts_ns.items(), key=lambda pair: -pair[1])
+            if ns >= MIN_GAIN * ledger.window_ns and category(name).factor in ledger.unknown
+        ]
+        if not lost:
+            return []
+        named = ", ".join(f"{self._glyphs.clean(name)} {_show(ns)}" for name, ns in lost[:SHOWN])
+        factors = " and ".join(sorted({category(name).factor or "" for name, _ in lost}))
+        return [_hanging(Text(f"not ranked, as {factors} is not known: {named}", style="dim"))]
 
     def _gains(self, changes: Sequence[Change], ledger: Ledger) -> list[str]:
         """Points, and money in a column of one width."""
