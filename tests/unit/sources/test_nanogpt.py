@@ -1,5 +1,6 @@
 """Logs of the nanoGPT family: trainings one after the other, clocks, devices, and the forms of its relatives."""
 
+import itertools
 import random
 from pathlib import Path
 
@@ -273,6 +274,39 @@ def test_what_lies_between_the_steps_of_a_log_with_a_clock_is_evaluation(tmp_pat
     ledger = account(run)
     assert "R" not in ledger.unknown
     assert ledger.seconds["evaluation"] / 4 == pytest.approx(20, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "iteration"),
+    [
+        ("step {}: train loss 2.0, val loss 2.1", "iter {}: loss 2.0, time {:.2f}ms, mfu -100.00%"),
+        ("validation loss: 2.1", "step {} | loss: 2.0 | lr 1e-4 | norm: 1.0 | dt: {:.2f}ms | tok/sec: 1.0"),
+    ],
+)
+def test_compile_and_evaluation_of_a_first_iteration_lie_one_after_the_other(tmp_path, evaluated, iteration):
+    def attempt(first, now):
+        """Return the lines of an attempt: 20 s of startup, 12 s of compile, evaluations of 8 s, iterations of 1 s."""
+        lines, now = [ZONED.format(now // 60, now % 60) + "tokens per iteration will be: 1"], now + 20
+        for n in range(first, first + 21):
+            took = 1 + 8 * (n % 10 == 0) + 12 * (n == first)
+            if n % 10 == 0:
+                lines.append(ZONED.format((now + 8) // 60, (now + 8) % 60) + evaluated.format(n))
+            now += took
+            lines.append(ZONED.format(now // 60, now % 60) + iteration.format(n, 1000 * took))
+        return "\n".join(lines) + "\n", now
+
+    one, now = attempt(0, 0)
+    other, end = attempt(20, now)
+    (run,) = load(tmp_path, one + other)
+    ledger = account(run)
+    assert (len(run.processes), ledger.held_ns) == (2, end * 10**9)
+    assert sum(took for name, took in spans(run) if name == "evaluation") == 48
+    assert [took for name, took in spans(run) if name == "compile"] == [12, 12]
+    assert ledger.seconds["productive"] + ledger.seconds["rework"] == pytest.approx(42)
+    for process in run.processes:
+        found = sorted((e.start, e.end) for e in process.events if isinstance(e, Span))
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(found))
+        assert found[0][0] - process.open.wall_ns == 20 * 10**9
 
 
 def test_a_step_of_no_time_is_said(tmp_path):

@@ -236,9 +236,11 @@ class _Telling:
             self.log.steps(step[some], line=line[some], at=at[some], took=own[some], rank=rank[some])
             done = place
             if ns:
-                begin = None if at[place] == UNKNOWN else int(at[place]) - int(own[place])
+                number, rest, begin = int(line[place]), ns, int(at[place]) - int(own[place])
                 for name, length in _split(ns, evaluation, first=is_first):
-                    self.log.span(name, line=int(line[place]), took_ns=length, at_ns=begin, inferred=True)
+                    rest -= length  # each before the next, the last before the iteration's own time
+                    until = None if at[place] == UNKNOWN else begin - rest
+                    self.log.span(name, line=number, took_ns=length, at_ns=until, inferred=True)
             elif index >= 0:
                 before = int(step[place]) if place < n else int(step[-1]) + 1 if n else 0
                 self._mark(self.marks[index], before)
