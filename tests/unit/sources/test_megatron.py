@@ -301,6 +301,28 @@ def test_a_run_begins_with_the_first_date_of_its_log(before, startup, tmp_path, 
     assert ledger.seconds["productive"] == 58
 
 
+@pytest.mark.parametrize(
+    "front",
+    [
+        "[default7]:", "[rank7]: ", "7: ", "\x1b[32m", "[pod/a-0/main] ", "   ", "worker-1  | ", "\ufeff",
+        "(Actor pid=311, ip=10.0.0.2) ", "Building:  40%|####      | 4/10 [00:04<00:06,  1.00it/s]", "[1,7]<stderr>:",
+    ],
+)  # fmt: skip
+def test_what_a_launcher_puts_in_front_hides_no_first_date(front, tmp_path, monkeypatch):
+    first = f"{front}[2026-03-04 05:00:10,250] [INFO] [comm.py:637:init_distributed] cdb=None"
+    lines = [first, *(iteration(n, 50.0 + 2 * n) for n in range(1, 30))]
+    (tmp_path / "log").write_text("\n".join(lines) + "\n")
+    assert account(told(tmp_path / "log", monkeypatch)).seconds["startup"] == 39.75
+
+
+@pytest.mark.parametrize("year", ["2075", "1969"])
+def test_a_run_begins_with_the_first_date_that_can_be(year, tmp_path, monkeypatch):
+    lines = [f"[{year}-03-04 05:00:10,250] first", "[2026-03-04 05:00:20,250] [INFO] second"]
+    lines += [f"[2026-03-04 05:00:{n},250] other" for n in range(30, 45)]
+    (tmp_path / "log").write_text("\n".join([*lines, *(iteration(n, 50.0 + 2 * n) for n in range(1, 30))]) + "\n")
+    assert account(told(tmp_path / "log", monkeypatch)).seconds["startup"] == 29.75
+
+
 def test_what_is_dated_behind_iterations_begins_no_run(tmp_path, monkeypatch):
     first = "[2026-03-04 05:00:01,250] [INFO] [comm.py:637:init_distributed] cdb=None"
     lines = [iteration(1, 52.0), first, *(iteration(n, 50.0 + 2 * n) for n in range(2, 30))]

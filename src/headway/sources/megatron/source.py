@@ -11,7 +11,7 @@ from headway.clock import NS_PER_S
 from headway.sources.megatron import marks
 from headway.sources.megatron.iterations import BELOW, LINE, MARK, iterations, learn, many, scheduled, tells
 from headway.sources.megatron.log import Log, flush
-from headway.sources.steps.lines import StepLines, ending, holds, stamp
+from headway.sources.steps.lines import Stamp, StepLines, bare, ending, holds, stamp
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from headway.sources.steps.alike import Spans
 
 
-_DATED: Final = re.compile(rb"\[20\d\d-\d\d-\d\d \d\d:\d\d:\d\d")
-_FRONT: Final = 60
-"""So much of a line is looked at for its date [bytes]."""
+_DATED: Final = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_FRONT: Final = 240
+"""So far into a line its date begins: a bar of progress may stand in front [characters]."""
 _FAR: Final = 86400 * NS_PER_S
 """A program trains so soon after it begins [ns]."""
 
@@ -63,14 +63,15 @@ def read(path: Path) -> Log:
 
     def look(line: bytes) -> Spans | None:
         nonlocal looked
-        first = not looked and (tells(line) or _DATED.match(line) is not None)
-        looked = looked or first
-        return _learn(line) if not first or tells(line) else None
+        if not looked and not tells(line) and (dated := _dated(line)) is not None:
+            looked = _when(dated) is not None
+            return None  # the first line with a date is read by itself
+        looked = looked or tells(line)
+        return _learn(line)
 
     def take(number: int, line: bytes) -> None:
-        if log.begun is None and not len(log.steps) and _DATED.match(line):
-            with suppress(ValueError):
-                log.begun = stamp(line[:_FRONT].decode("utf-8", "replace"))
+        if log.begun is None and not len(log.steps) and (dated := _dated(line)) is not None:
+            log.begun = _when(dated)
         if tells(line):
             iterations(log, line, number)
         elif BELOW[0] in line or BELOW[1] in line:
@@ -84,6 +85,20 @@ def read(path: Path) -> Log:
     flush(log)
     _begin(log)
     return log
+
+
+def _dated(line: bytes) -> str | None:
+    """Return a line from its date in brackets on; None where none is near its beginning."""
+    text = bare(line).text
+    found = _DATED.search(text, 0, _FRONT)
+    return text[found.start() :] if found else None
+
+
+def _when(dated: str) -> Stamp | None:
+    """Return the date that a text begins with; None of one that cannot be."""
+    with suppress(ValueError):
+        return stamp(dated)
+    return None
 
 
 def _begin(log: Log) -> None:
