@@ -104,6 +104,23 @@ def test_one_line_of_a_training_that_is_begun_again_stands_for_as_many_as_usual(
     assert rows(run)[1] == (list(range(181, 191)), [1.7] * 10)
 
 
+@pytest.mark.parametrize("every", [1, 10])
+def test_several_steps_of_one_second_in_a_training_that_is_begun_again(tmp_path, every):
+    steps = [*range(every, 6 * every, every)]
+    one = [at(step, (step // every - 1) // 2) for step in steps]  # the first two in less than a second
+    run = read(tmp_path, *one, *one, *one, at(6 * every, 3))
+    assert [sorted(set(numbers)) for numbers, _ in rows(run)] == [
+        [*range(1, 5 * every + 1)],
+        [*range(1, 5 * every + 1)],
+        [*range(1, 6 * every + 1)],
+    ]
+    ledger = account(run)
+    assert (ledger.attempts, ledger.steps.executed) == (3, 16 * every)
+    assert ledger.held_ns == 7 * 10**9
+    assert (ledger.seconds["productive"], ledger.seconds["rework"]) == pytest.approx((3.0, 4.0), abs=1e-6)
+    assert not any("left out" in text or "is not known, nothing" in text for text in run.warnings)
+
+
 def test_two_processes_that_write_into_one_file_count_once(tmp_path):
     one = [at(step, 15 * step) for step in range(10, 400, 10)]
     other = [at(step, 15 * step + 1 + step // 10) for step in range(10, 390, 10)]  # it falls behind

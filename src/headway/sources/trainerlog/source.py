@@ -209,7 +209,8 @@ class _Lines:
             self.step, self.at = int(step[-1]), int(later[-1])
 
     def _stepped(self, number: int, step: int, at: int) -> None:
-        at = max(at, self.at)
+        # A second may hold several steps: one of no time would be of the moment at which the attempt before it ended.
+        at = max(at, self.at, int(self.n_attempts > 1))
         columns, count, took = self.log.columns, 0, None
         if self.step is None:
             # How many it is shows only when the next one comes; what is begun again goes on from somewhere.
