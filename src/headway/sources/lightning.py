@@ -107,14 +107,14 @@ class _Rows:
         step = values[0].astype(np.int64)
         if (step != values[0]).any():
             return False
-        new = np.diff(step, prepend=self.last) != 0
-        self.last = int(step[-1])
+        new, last = np.diff(step, prepend=self.last) != 0, int(step[-1])
         step, numbers = step[new], numbers[new]
         if not len(self.log) and len(step):
             self._first(int(numbers[0]), int(step[0]), float(values[1][0]))
             step, numbers = step[1:], numbers[1:]
         unknown = np.broadcast_to(np.int64(UNKNOWN), len(step))
         self.log.steps(step, line=numbers, at=unknown, took=unknown, rank=np.broadcast_to(np.int64(-1), len(step)))
+        self.last = last
         return True
 
     def take(self, number: int, line: bytes) -> None:

@@ -21,6 +21,7 @@ from headway.sources.hftrainer.source import MOST_STEPS, HFTrainer
 from headway.sources.lightning import Lightning
 from headway.sources.maxtext.source import MaxText
 from headway.sources.nanogpt.source import NanoGPT
+from headway.sources.steps import lines as steplines
 from headway.sources.tensorboard import source as tensorboard
 from headway.sources.tensorboard import tfrecord
 from headway.sources.tensorboard.source import TRIED, TensorBoard
@@ -880,6 +881,18 @@ def test_lightning_first_row_of_the_first_epoch_stands_for_all_from_0(tmp_path, 
     assert steps_of(run) == list(range(40 + 10 * rows))
     run, _ = of_text(Lightning(), tmp_path, "epoch,step,loss\n3,149,0.5\n3,159,0.4\n" + later.replace("0,", "3,1", 1))
     assert steps_of(run)[0] == 140
+
+
+@pytest.mark.parametrize("first", [49, 0])
+def test_lightning_rows_at_once_and_one_by_one_say_the_same(first, tmp_path, monkeypatch):
+    rows = "epoch,step,loss\n" + "".join(f"{n // 9},{first + 50 * (n // 2)},0.5\n" for n in range(60))
+    text = rows + rows + "0,x,1\n" + rows.replace("0.5", "0.25")
+    at_once = of_text(Lightning(), tmp_path, text)
+    monkeypatch.setattr(steplines, "_FEW", 1 << 40)
+    one_by_one = of_text(Lightning(), tmp_path, text)
+    assert steps_of(at_once[0]) == steps_of(one_by_one[0])
+    assert said(at_once[0]) == said(one_by_one[0])
+    assert at_once[1].attempts == 3
 
 
 def steps_of(run):
