@@ -7,7 +7,8 @@ lies after its step: rollback. What a failed run had not saved when it ended is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def settle(lines: Sequence[Timeline], durable: int | None) -> list[Timeline]:
         lines: The attempts of one rank, in their order.
         durable: Through which step their progress is durable; None where nobody says.
     """
-    later: list[_Cut] = []
+    later: deque[_Cut] = deque()
     closed = lines[-1].facts.close
     if durable is not None and closed is not None and closed.reason in {"failed", "signal"}:
         later.append(_Cut(durable, _REWORK, None))
@@ -55,7 +56,7 @@ def settle(lines: Sequence[Timeline], durable: int | None) -> list[Timeline]:
     for line in reversed(lines):
         cuts = list(_cuts(line))
         settled.append(line.with_state(_fate(line, cuts, later), saved_to))
-        later = [*cuts, *later]
+        later.extendleft(reversed(cuts))
     return settled[::-1]
 
 
@@ -71,14 +72,16 @@ def _cuts(line: Timeline) -> Iterator[_Cut]:
         yield _Cut(mark.step, _ROLLBACK, mark.at)
 
 
-def _fate(line: Timeline, own: Sequence[_Cut], later: Sequence[_Cut]) -> NDArray[np.int8]:
+def _fate(line: Timeline, own: Sequence[_Cut], later: Iterable[_Cut]) -> NDArray[np.int8]:
     """Return the state of each row: the first cut that reaches it decides."""
     state = np.zeros(len(line.step), np.int8)
     for cut in own:
         if cut.at_ns is not None:
             state[(state == 0) & (line.step > cut.step) & (line.start < cut.at_ns)] = cut.code
-    lowest = int(line.step.max(initial=-1))
+    least, lowest = int(line.step.min(initial=0)), int(line.step.max(initial=-1))
     for cut in later:
+        if lowest < least:
+            break  # nothing is left of it
         if cut.step < lowest:
             state[(state == 0) & (line.step > cut.step)] = cut.code
             lowest = cut.step

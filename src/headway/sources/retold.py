@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ALIKE: Final = 0.05
-_ALIKE_NS: Final = 60 * NS_PER_S
-"""Ranks of one job print a step within some share of its length, and begin within a minute [ns]."""
+_SHORT_NS: Final = NS_PER_S // 100
+_TOGETHER_NS: Final = 2 * NS_PER_S
+"""Ranks of one job print a step within so much of each other, clocks in whole seconds included [ns]."""
 _CHECKPOINT: Final = re.compile(r"checkpoint-\d+")
 _RESULT: Final = re.compile(r"result_\d+\.txt(\.gz)?")
 """MLPerf's rules call the log of one training so, and number the trainings."""
@@ -35,6 +36,8 @@ _EVALUATIONS: Final = frozenset({"validation", "val", "valid", "eval", "evaluati
 _ZONES_NS: Final = 14 * 3600 * NS_PER_S
 _ZONE_NS: Final = 900 * NS_PER_S
 """Zones are whole quarters of an hour from each other, and at most so far from UTC [ns]."""
+_NEAR_NS: Final = 120 * NS_PER_S
+"""A log and TensorBoard's files of one training end so near each other, but for whole zones [ns]."""
 _NEAR: Final = 0.8
 """What TensorBoard's files tell goes through that share of the steps of a state or a table, or more."""
 
@@ -71,13 +74,22 @@ def told_once(found: Sequence[Loaded]) -> list[Loaded]:
 def told_by_ranks(runs: Sequence[Run]) -> list[Run]:
     """Return runs without those whose log tells the same whole job as another: each rank of a job may print it."""
     kept: list[Run] = []
+    alike: dict[tuple[object, ...], list[int]] = {}
     for run in runs:
-        first = next((number for number, other in enumerate(kept) if _same_job(other, run)), None)
+        some = alike.setdefault(_steps_of(run), [])
+        first = next((number for number in some if _same_job(kept[number], run)), None)
         if first is None:
+            some.append(len(kept))
             kept.append(run)
         else:
             kept[first] = _and_said(kept[first], f"{run.path} tells the same job as {kept[first].path}: it counts once")
     return kept
+
+
+def _steps_of(run: Run) -> tuple[object, ...]:
+    """Return what is equal of runs that tell the same job."""
+    shape = [(p.open.devices, p.open.rank, p.rows.step[:1].tobytes(), len(p.rows)) for p in run.processes]
+    return run.source, *shape, "" if run.processes and run.processes[0].open.devices > 1 else id(run)
 
 
 def _and_said(run: Run, text: str) -> Run:
@@ -85,7 +97,10 @@ def _and_said(run: Run, text: str) -> Run:
 
 
 def _same_job(one: Run, other: Run) -> bool:
-    """Return whether two logs tell the same steps of the same devices at the same time."""
+    """Return whether two logs tell the same steps of the same devices, which ended at the same time each.
+
+    Ranks of a job wait for each other in each step; trainings beside each other drift apart.
+    """
     if one.source != other.source or not len(one.processes) == len(other.processes) == 1:
         return False
     if one.source == "mlperf" and all(_RESULT.fullmatch(Path(run.path).name) for run in (one, other)):
@@ -95,9 +110,9 @@ def _same_job(one: Run, other: Run) -> bool:
         return False
     if len(mine.rows) < 2 or not np.array_equal(mine.rows.step, theirs.rows.step):
         return False
-    apart_ns = abs(mine.open.wall_ns - theirs.open.wall_ns)
+    ends, others = (process.rows.end + (process.open.wall_ns - process.open.mono_ns) for process in (mine, theirs))
     took, takes = (rows.end - rows.start for rows in (mine.rows, theirs.rows))
-    return apart_ns < _ALIKE_NS and bool(np.allclose(took, takes, rtol=_ALIKE))
+    return bool(np.all(np.abs(ends - others) <= _TOGETHER_NS) and np.allclose(took, takes, rtol=_ALIKE, atol=_SHORT_NS))
 
 
 def _copies(found: Sequence[Loaded]) -> Iterator[tuple[Loaded, Loaded, str]]:
@@ -214,9 +229,15 @@ def _beside_json(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
 def _beside_log(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
     """Yield TensorBoard's files of a training that a log beside or above them tells, with that log."""
     logs = _by_folder(run for run in runs if run.clock and run.source not in {"native", "tensorboard"})
+    beside: dict[int, tuple[Run, list[Run]]] = {}
     for events, run, _ in _above(runs, logs):
         if _same_time(events, run) and _as_far(events, run):
-            yield events, run, "as it tells the same training"
+            beside.setdefault(id(run), (run, []))[1].append(events)
+    for run, some in beside.values():
+        nearest = min((_away_ns(events, run) for events in some), key=abs)
+        for events in some:  # those of other trainings that took as long were at other times
+            if abs(_away_ns(events, run) - nearest) <= _NEAR_NS:
+                yield events, run, "as it tells the same training"
 
 
 def _beside_training(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, str]]:
@@ -266,8 +287,13 @@ def _same_time(one: Run, other: Run) -> bool:
     """Return whether two runs took about as long, at the same time or some zones away: one may name no zone."""
     (begin, end), (first, last) = _window(one), _window(other)
     longer, shorter = sorted((end - begin, last - first), reverse=True)
-    away = abs(begin - first)
-    return _NEAR * longer <= shorter and away <= _ZONES_NS + longer and min(away % _ZONE_NS, -away % _ZONE_NS) <= longer
+    away, slack = abs(_away_ns(one, other)), min(longer, _NEAR_NS)
+    return _NEAR * longer <= shorter and away <= _ZONES_NS + slack and min(away % _ZONE_NS, -away % _ZONE_NS) <= slack
+
+
+def _away_ns(one: Run, other: Run) -> int:
+    """Return how much later one run ended than another [ns]."""
+    return _window(one)[1] - _window(other)[1]
 
 
 def _as_far(one: Run, other: Run) -> bool:

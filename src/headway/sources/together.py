@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.events import Close, Notice, Saved, Span
@@ -20,8 +21,16 @@ from headway.sources.asked import Loaded
 from headway.sources.retold import told_by_ranks, told_once
 from headway.sources.text import clean
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _SOON_NS: Final = 86_400 * NS_PER_S
 """A job that begins anew after a failure does so within a day [ns]."""
+_TOLD: Final = [
+    *((name, np.int64) for name in ("first", "last", "ended", "began", "processes")),
+    *((name, np.bool_) for name in ("is_known", "is_job", "failed")),
+]
+"""Of a run: its first and last step, when it ended and began, how many processes it has; and what else is asked."""
 _DIGITS: Final = re.compile(r"\d+")
 _JOB: Final = re.compile(
     r"(?:(?:attempt|job|restart|retry|run|slurm|try)[^a-z0-9]*\d+|(?<![\d.])\d{4,})(?!.*\d)", re.IGNORECASE
@@ -104,14 +113,17 @@ def _chains(placed: Sequence[tuple[int, Run]]) -> list[tuple[int, Run]]:
 
     Each comes with a place; a chain has that of its first.
     """
-    ordered = sorted(placed, key=lambda pair: min((p.open.wall_ns for p in pair[1].processes), default=0))
+    ordered = sorted(placed, key=lambda pair: _began(pair[1]))
+    told = np.array([_told(run) for _, run in ordered], _TOLD)
+    tails = np.zeros(len(ordered), np.int64)  # of each chain its last run
     chains: list[list[tuple[int, Run]]] = []
-    for number, run in ordered:
-        chain = next((each for each in chains if _goes_on(each[-1][1], run)), None)
-        if chain is None:
-            chains.append([(number, run)])
-        else:
-            chain.append((number, run))
+    for place, pair in enumerate(ordered):
+        goes_on = _goes_on(told[tails[: len(chains)]], told[place])
+        number = int(np.argmax(goes_on)) if goes_on.any() else len(chains)
+        if number == len(chains):
+            chains.append([])
+        chains[number].append(pair)
+        tails[number] = place
     made = []
     for chain in chains:
         runs = [run for _, run in chain]
@@ -127,22 +139,28 @@ def _chains(placed: Sequence[tuple[int, Run]]) -> list[tuple[int, Run]]:
     return made
 
 
-def _goes_on(before: Run, after: Run) -> bool:
-    """Return whether a run is the next attempt of another: later by the clock, and at steps that follow on its own.
+def _goes_on(before: NDArray[np.void], after: np.void) -> NDArray[np.bool_]:
+    """Return of which runs a run is the next attempt: later by the clock, and at steps that follow on their own.
 
     From the first step anew it is only where the one before failed, saved nothing, and was a job of another number.
     """
-    if before.unknown or after.unknown or len(before.processes) != len(after.processes):
-        return False
-    steps = [_span_of(run) for run in (before, after)]
-    if None in steps:
-        return False
-    (first, last, ended), (next_first, next_last, _) = steps  # type: ignore[misc]
-    began = min(process.open.wall_ns for process in after.processes)
-    if next_first == first:  # from scratch: only where it is known that the one before came to nothing
-        again = _is_job(before) and _is_job(after) and _failed(before)
-        return again and last <= next_last and ended <= began <= ended + _SOON_NS
-    return first < next_first <= last + 1 <= next_last + 1 and began >= ended
+    on = (before["first"] < after["first"]) & (after["first"] <= before["last"] + 1)
+    anew = (before["first"] == after["first"]) & before["failed"] & before["is_job"] & after["is_job"]
+    on |= anew & (after["began"] <= before["ended"] + _SOON_NS)
+    on &= (before["last"] <= after["last"]) & (before["ended"] <= after["began"])
+    same = before["processes"] == after["processes"]
+    found: NDArray[np.bool_] = on & same & before["is_known"] & after["is_known"]
+    return found
+
+
+def _told(run: Run) -> tuple[object, ...]:
+    """Return what `_goes_on` looks at."""
+    span = None if run.unknown else _span_of(run)
+    return *(span or (0, 0, 0)), _began(run), len(run.processes), span is not None, _is_job(run), _failed(run)
+
+
+def _began(run: Run) -> int:
+    return min((process.open.wall_ns for process in run.processes), default=0)
 
 
 def _is_job(run: Run) -> bool:
