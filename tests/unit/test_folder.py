@@ -210,9 +210,35 @@ def test_copies_of_a_table_count_once(tmp_path):
     (tmp_path / "jobs.csv.gz").write_bytes(gzip.compress((tmp_path / "jobs.csv").read_bytes()))
     (pool,) = load(tmp_path)
     assert len(pool.jobs) == 8
-    said = " ".join(pool.warnings)
-    assert "(the same as backup/jobs.csv)" in said
-    assert "jobs.csv.gz" in said
+    (said,) = [text for text in pool.warnings if "left out" in text]
+    assert "tells the same to the nanosecond" in said
+    assert "and 1 more" in said
+
+
+def test_equal_files_of_nodes_count_in_each_folder_and_other_jobs_are_no_reason_to_join(tmp_path):
+    nodes = "HOSTNAMES|STATE|GRES|TIMESTAMP|PARTITION\nn1|idle|gpu:h100:8|Unknown|p\n"
+    for month, gpus in (("03", 4), ("04", 8)):
+        folder = tmp_path / month
+        folder.mkdir()
+        job = f"7|ana|COMPLETED|2024-{month}-01T00:00:00|2024-{month}-01T01:00:00|gres/gpu={gpus}"
+        (folder / "sacct.txt").write_text(f"JobID|User|State|Start|End|AllocTRES\n{job}\n")
+        (folder / "sinfo.txt").write_text(nodes)
+    for paths in ([tmp_path], sorted(tmp_path.glob("*/*"))):
+        assert [(len(pool.jobs), pool.devices) for pool in load_all(paths)] == [(1, 8), (1, 8)]
+
+
+def test_a_sweep_that_was_begun_at_once_is_several_trainings(tmp_path):
+    """The same steps of about the same length: only ranks of one job end each of them together."""
+    for number in range(1, 4):
+        at, lines = 12 * number, [" using world size: 8"]
+        for step in range(1, 41):
+            took_ms = 10_000 + 37 * number * (step % 5 - 2)
+            at += took_ms / 1000
+            when = f"2025-03-04 10:{int(at) // 60:02d}:{at % 60:06.3f}"
+            told = f"consumed samples: 8 | elapsed time per iteration (ms): {took_ms} |"
+            lines.append(f" [{when}] iteration {step:8d}/ 40 | {told}")
+        written(tmp_path / f"run{number}.log", *lines)
+    assert [run.name for run in load(tmp_path)] == ["run1", "run2", "run3"]
 
 
 def test_what_is_passed_over_is_said(tmp_path, monkeypatch):
@@ -330,6 +356,10 @@ def test_tensorboards_files_of_a_training_that_a_log_tells_count_once(tmp_path):
     other, one = load(tmp_path)
     assert (one.source, other.source, other.name) == ("torchtitan", "tensorboard", "other")
     assert any("tells the same training" in text and "tb/run" in text for text in one.warnings)
+    for hour in (3, 7):  # other trainings that took as long, a whole number of zones away
+        folder = tmp_path / "tb" / f"before{hour}"
+        events(folder / "events.out.tfevents.9.vm.1.0", [(n + 1, n + n / 1000 - 3600 * hour) for n in range(100)])
+    assert sorted(run.name for run in load(tmp_path)) == ["before3", "before7", "other", "train"]
 
 
 def test_tensorboards_files_of_parts_of_a_training_count_once(tmp_path):

@@ -13,6 +13,7 @@ from headway.sources.asked import Asked, Loaded
 from headway.sources.folder import Folder, nothing_in
 from headway.sources.native.source import Native, Opened, open_at
 from headway.sources.registry import SOURCES, Source, choose, unreadable
+from headway.sources.retold import told_once
 from headway.sources.text import clean
 from headway.sources.together import together
 from headway.sources.zone import zone_of
@@ -104,7 +105,7 @@ def load_all(
         found += sorted((one for one in here if one is not None), key=lambda one: (one.name, one.path))
     if elsewhere and not found:
         raise _recorded_elsewhere(paths, elsewhere)
-    return together(found)
+    return together(found if len(batches) == 1 else told_once(found))
 
 
 def _check_count(name: str, what: str, count: object) -> None:
@@ -135,15 +136,31 @@ def _open_all(paths: Sequence[Path], asked: Asked, source: str | None) -> Iterat
     chosen = [None if _is_folder(path) else choose(path, asked, source) for path in paths]
     by_source: dict[str, list[Path]] = {}
     for path, one in zip(paths, chosen, strict=True):
-        if one is not None and path not in by_source.setdefault(one.name, []):
-            by_source[one.name].append(path)
+        if one is not None:
+            by_source.setdefault(one.name, []).append(path)
+    groups = {path: group for every in by_source.values() for group in _groups(every) for path in group}
     for path, one in zip(paths, chosen, strict=True):
         if one is None:
             yield _open_folder(path, asked, source)
-        elif len(by_source[one.name]) == 1 or (load_together := getattr(one, "load_together", None)) is None:
+        elif len(groups[path]) == 1 or (load_together := getattr(one, "load_together", None)) is None:
             yield _open(path, one, asked)
-        elif path == by_source[one.name][0]:
-            yield load_together(by_source[one.name], asked)
+        elif path == groups[path][0]:
+            yield load_together(groups[path], asked)
+
+
+def _groups(paths: Sequence[Path]) -> list[list[Path]]:
+    """Return which files of one source say something of each other: those of a folder, if each has several, else all.
+
+    Example:
+        >>> [len(group) for group in _groups([Path("a/jobs"), Path("a/nodes"), Path("b/jobs"), Path("b/nodes")])]
+        [2, 2]
+        >>> [len(group) for group in _groups([Path("a/jobs"), Path("b/nodes")])]
+        [2]
+    """
+    by_folder: dict[Path, list[Path]] = {}
+    for path in paths:
+        by_folder.setdefault(path.parent, []).append(path)
+    return list(by_folder.values()) if min(map(len, by_folder.values())) > 1 else [list(paths)]
 
 
 def _open(path: Path, chosen: Source, asked: Asked) -> Sequence[Loaded | Opened]:

@@ -91,6 +91,10 @@ def twins(paths: Iterable[Path]) -> dict[Path, Path]:
     return found
 
 
+_FAR_APART: Final = 0x9E3779B97F4A7C1
+"""An odd number whose small multiples have few bits in common."""
+
+
 class _Part(NamedTuple):
     """What the files of one source in one folder hold."""
 
@@ -156,7 +160,8 @@ class Folder:
             except SourceError as error:
                 self._aside.append((path, _why_not(error)))
                 continue
-            if path in same:
+            together = hasattr(chosen, "load_together")  # its files may say something of others, in each folder
+            if path in same and not (together and same[path].parent != path.parent):
                 self._aside.append((path, f"the same as {clean(str(same[path].relative_to(self._path)))}"))
             else:
                 known.setdefault((path.parent, chosen.name), []).append((chosen, path))
@@ -231,9 +236,14 @@ class Folder:
 
 
 def _keys(found: Sequence[Loaded]) -> NDArray[np.int64]:
-    """Return a number for each job that began: equal where number and beginning are."""
+    """Return a number for each job that began: equal where number, beginning and devices are."""
     every = [Jobs.of(pool.jobs) for pool in found if isinstance(pool, Pool)]
-    told = [(jobs.ids.hashes() ^ jobs.column("start_ns"))[jobs.column("start_ns") != UNTOLD] for jobs in every]
+    told = [
+        (jobs.ids.hashes() ^ jobs.column("start_ns") ^ (jobs.column("milli") * _FAR_APART))[
+            jobs.column("start_ns") != UNTOLD
+        ]
+        for jobs in every
+    ]
     return np.concatenate([np.zeros(0, np.int64), *told])
 
 

@@ -119,7 +119,7 @@ def _copies(found: Sequence[Loaded]) -> Iterator[tuple[Loaded, Loaded, str]]:
     """Yield the runs and pools that tell the same to the nanosecond as one before, each with that."""
     first: dict[bytes, Loaded] = {}
     for one in found:
-        if isinstance(one, Pool):
+        if isinstance(one, Pool) and (len(one.jobs) or one.totals_ns):
             digest = _digest_of_pool(one)
         elif isinstance(one, Run) and _is_its_own(one):
             digest = _digest(one)

@@ -18,7 +18,7 @@ from headway.events import Close, Notice, Saved, Span
 from headway.ledger.history import Process, Run
 from headway.sources.apart import told_apart
 from headway.sources.asked import Loaded
-from headway.sources.retold import told_by_ranks, told_once
+from headway.sources.retold import told_by_ranks
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def together(found: Sequence[Loaded]) -> list[Loaded]:
     attempts of one run where the later goes on with the steps of the earlier. What TensorBoard's files tell of
     evaluations alone belongs to the training of their folder. What has one name is called after its path too.
     """
-    found = _with_evaluations(told_once(found))
+    found = _with_evaluations(found)
     runs = sorted((one for one in found if isinstance(one, Run)), key=_kin)
     place = {(one.path, one.name): number for number, one in reversed(list(enumerate(found)))}
     placed: list[tuple[int, Loaded]] = [(number, one) for number, one in enumerate(found) if not isinstance(one, Run)]
