@@ -48,6 +48,8 @@ _OF: Final = re.compile(r"\brank-\d{1,7}/(\d{1,7})\]")
 _MOMENT: Final = re.compile(r"\bcurrent time: (\d{9,10}(?:\.\d{1,9})?) ")
 _COUNTED: Final = 9
 """So many digits have counts that are added up at once."""
+_MOST: Final = 1 << 31
+"""A line tells of no more iterations that were skipped."""
 _REACH: Final = 600
 """So far before its elapsed time an iteration is named, and so far behind it what was skipped [characters]."""
 _SKIPPED: Final = re.compile(r"number[ _]of[ _](skipped|nan)[ _]iterations[:=] *(\d{1,18})")
@@ -94,12 +96,15 @@ def many(log: Log, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
     took_ns = np.rint(took * NS_PER_S).astype(np.int64)
     log.steps.steps(iteration.astype(np.int64), line=numbers, at=at, took=took_ns, rank=ranks(rank))
     log.started = None
+    others = np.flatnonzero(iteration != iteration[-1])
+    log.told(int(iteration[-1]), len(iteration) - (int(others[-1]) + 1 if len(others) else 0))
     if np.isfinite(samples).any():
         log.samples = int(samples[np.isfinite(samples)][-1])
     if np.isfinite(world).any():
         log.devices = max(log.devices or 1, int(np.nanmax(world)))
-    log.n_skipped += int(np.nansum(skipped))
-    log.n_nan += int(np.nansum(nan))
+    lost = np.nan_to_num([skipped, nan]).astype(np.int64)
+    if len(places := np.flatnonzero(lost.any(0))):
+        log.lost.extend(places + len(log.steps) - len(numbers), *lost[:, places])
     return True
 
 
@@ -125,6 +130,7 @@ def iterations(log: Log, line: bytes, number: int) -> None:
             log.steps.bad.add("no step, left out", number, f"its elapsed time is {clean(elapsed[3], 40)!r}")
             continue
         if log.steps.step(int(named[1]), line=number, at_ns=at_ns, took_ns=took_ns, rank=said.rank):
+            log.told(int(named[1]))
             _iterated(log, named[2], behind)
             if world := _OF.search(front):
                 log.devices = max(log.devices or 1, int(world[1]))
@@ -148,11 +154,11 @@ def _iterated(log: Log, samples: str | None, behind: str) -> None:
     log.started = None
     if samples:
         log.samples = int(samples)
+    lost = {"skipped": 0, "nan": 0}
     for what, count in _SKIPPED.findall(behind):
-        if what == "skipped":
-            log.n_skipped += int(count)
-        else:
-            log.n_nan += int(count)
+        lost[what] = min(lost[what] + int(count), _MOST)
+    if any(lost.values()):
+        log.lost.append((len(log.steps) - 1, *lost.values()))
 
 
 def scheduled(log: Log, line: bytes, number: int) -> None:

@@ -48,7 +48,7 @@ def says(line: bytes) -> bool:
 
 def other(log: Log, line: bytes, number: int) -> None:
     """Read a line of which `says` holds."""
-    text = bare(line[-_LOOKED_AT:]).text
+    text, rank = bare(line[-_LOOKED_AT:])
     steps = log.steps
     if found := _WORLD.search(text):
         flush(log)
@@ -72,7 +72,7 @@ def other(log: Log, line: bytes, number: int) -> None:
     elif found := _EXITS.search(text):
         steps.close("finished" if found[1] else "failed", line=number, at_ns=steps.stamp(text, number))
     else:
-        _timers(log, text, number)
+        _timers(log, text, number, rank)
 
 
 def _checkpoint(log: Log, text: str, number: int) -> bool:
@@ -121,10 +121,10 @@ def _moment(log: Log, what: str, when: str, number: int) -> None:
         log.started = None
     else:
         _started(log, at_ns, number)
-        log.started, log.inside_ns = at_ns, 0
+        log.started = at_ns
 
 
-def _timers(log: Log, text: str, number: int) -> None:
+def _timers(log: Log, text: str, number: int, rank: int) -> None:
     """Read a line of timers [ms]: of old versions one for all, of newer ones a line each with least and most.
 
     A timer is told of where it ends; of several in one line the last one ended there, the others where the next began.
@@ -141,13 +141,13 @@ def _timers(log: Log, text: str, number: int) -> None:
         at_ns = _ended(log, category, took_ns) if end is None else end - left
         log.steps.span(category, line=number, at_ns=at_ns, took_ns=took_ns)
         if at_ns is None:
-            log.inside_ns += took_ns
+            log.inside[rank] = log.inside.get(rank, 0) + took_ns
         elif log.started is not None:
             _started(log, at_ns - took_ns, number)
             log.started = max(log.started, at_ns)
     for name, waited_ns in told:
         if name == _WAIT and waited_ns is not None:
-            log.steps.wait(name, waited_ns)
+            log.wait(name, waited_ns)
 
 
 def _ended(log: Log, category: str, took_ns: int) -> int | None:
@@ -158,6 +158,7 @@ def _ended(log: Log, category: str, took_ns: int) -> int | None:
 
 def _started(log: Log, until_ns: int, number: int) -> None:
     """Tell of the startup up to a moment, without what is told of otherwise."""
-    if log.started is not None and (took_ns := until_ns - log.started - log.inside_ns) > 0:
+    inside = max(log.inside.values(), default=0)
+    if log.started is not None and (took_ns := until_ns - log.started - inside) > 0:
         log.steps.span("startup", line=number, at_ns=until_ns, took_ns=took_ns)
-    log.inside_ns = 0
+    log.inside.clear()

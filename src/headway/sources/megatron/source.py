@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from headway.clock import NS_PER_S
 from headway.sources.megatron import marks
 from headway.sources.megatron.iterations import BELOW, LINE, MARK, iterations, learn, many, scheduled, tells
-from headway.sources.megatron.log import Log, flush
+from headway.sources.megatron.log import Log, flush, lost
 from headway.sources.steps.lines import Stamp, StepLines, bare, ending, holds, stamp
 from headway.sources.text import clean
 
@@ -46,10 +46,11 @@ class Megatron:
             OSError: It cannot be read.
         """
         log = read(path)
-        if log.n_skipped:
-            log.steps.warnings.append(f"{log.n_skipped} iterations were skipped: they took time and changed nothing")
-        if log.n_nan:
-            log.steps.warnings.append(f"{log.n_nan} iterations had a loss that is no number")
+        n_skipped, n_nan = lost(log)
+        if n_skipped:
+            log.steps.warnings.append(f"{n_skipped} iterations were skipped: they took time and changed nothing")
+        if n_nan:
+            log.steps.warnings.append(f"{n_nan} iterations had a loss that is no number")
         return [log.steps.run(clean(path.stem), asked, devices=log.devices)]
 
 
@@ -72,19 +73,28 @@ def read(path: Path) -> Log:
     def take(number: int, line: bytes) -> None:
         if log.begun is None and not len(log.steps) and (dated := _dated(line)) is not None:
             log.begun = _when(dated)
-        if tells(line):
-            iterations(log, line, number)
-        elif BELOW[0] in line or BELOW[1] in line:
-            scheduled(log, line, number)
-        elif marks.says(line):
-            marks.other(log, line, number)
-        elif (reason := ending(line)) is not None:
-            log.steps.close(reason, line=number)
+        _take(log, number, line)
 
     log.steps.read(look, partial(many, log), take)
     flush(log)
     _begin(log)
     return log
+
+
+def _take(log: Log, number: int, line: bytes) -> None:
+    """Read a line."""
+    n_marks = len(log.steps.marks)
+    if tells(line):
+        iterations(log, line, number)
+    elif BELOW[0] in line or BELOW[1] in line:
+        scheduled(log, line, number)
+    elif marks.says(line):
+        marks.other(log, line, number)
+    elif (reason := ending(line)) is not None:
+        log.steps.close(reason, line=number)
+    for mark in log.steps.marks[n_marks:]:
+        if mark.line == number:
+            mark.rank = bare(line).rank
 
 
 def _dated(line: bytes) -> str | None:

@@ -54,9 +54,9 @@ class Dividing:
 
     def _placed_marks(self, lines: Lines) -> list[Mark]:
         """Return the marks in order."""
-        if not lines.clocked:
-            return sorted(self.log.marks, key=lambda mark: mark.line)
         marks = once(self.log, lines)
+        if not lines.clocked:
+            return sorted(marks, key=lambda mark: mark.line)
         first = int(lines.at[0]) if self.log.earliest is None else self.log.earliest
         cursor = first
         for mark in reversed(marks):

@@ -51,6 +51,7 @@ class Mark:
     told: int = 0
     place: int = 0
     inferred: bool = False
+    rank: int = -1
 
 
 @dataclass(eq=False)
@@ -117,7 +118,67 @@ def search(values: Ints, wanted: Sequence[int], side: Literal["left", "right"] =
     return [int(place) for place in np.searchsorted(values, fit, side)]
 
 
+def counting(rank: Ints) -> int:
+    """Return the rank that most lines tell of, of several the first.
+
+    Example:
+        >>> counting(np.array([0, 7, 7, -1]))
+        7
+    """
+    if rank.strides == (0,) and len(rank):
+        return int(rank[0])
+    names, counts = np.unique(rank, return_counts=True)
+    return int(names[np.argmax(counts)]) if len(names) else -1
+
+
 def once(log: StepLines, lines: Lines) -> list[Mark]:
+    """Return the marks of a log, each once.
+
+    What several ranks tell is taken from the one whose steps count, or if it does not tell it from the one that does
+    so most; how a program ended, from all.
+    """
+    main = counting(log.columns["rank"].values())
+    told: dict[tuple[str, str], dict[int, int]] = {}
+    for mark in log.marks:
+        if mark.rank >= 0:
+            ranks = told.setdefault((mark.kind, mark.name), {})
+            ranks[mark.rank] = ranks.get(mark.rank, 0) + 1
+    whose = {}
+    for kind, ranks in told.items():
+        whose[kind] = main if main in ranks else max(ranks, key=lambda one: (ranks[one], -one))
+    marks = [one for one in log.marks if one.rank in {-1, whose.get((one.kind, one.name))} or one.kind == "close"]
+    return _timed_once(log, lines, marks) if lines.clocked else _once_between(log, marks, main)
+
+
+def _once_between(log: StepLines, marks: Sequence[Mark], main: int) -> list[Mark]:
+    """Return the marks of a log whose lines have no times, without those told again.
+
+    A step line that is told several times in a row is told by so many that do not say who they are; they tell what
+    follows as often.
+    """
+    step, rank = (log.columns[name].values() for name in ("step", "rank"))
+    begun = [mark.told for mark in marks if mark.kind in {"banner", "restored"} and mark.told < len(step)]
+    begins = np.ones(len(step), bool)
+    np.not_equal(step[1:], step[:-1], out=begins[1:])
+    begins[begun] = True
+    if begins.all():
+        return list(marks)
+    first = np.flatnonzero(begins)
+    n_told = np.diff(first, append=len(step))
+    n_own = np.maximum(np.add.reduceat(rank == main, first, dtype=np.int64), 1)
+    left: dict[tuple[object, ...], int] = {}
+    kept = []
+    for mark, behind in zip(marks, search(first, [mark.told for mark in marks]), strict=True):
+        place = max(behind - 1, 0)
+        key = mark.kind, mark.name, mark.step, mark.took, behind
+        n = left.get(key, 0)
+        left[key] = n + 1
+        if n % int((n_told if mark.rank < 0 else n_own)[place]) == 0:
+            kept.append(mark)
+    return kept
+
+
+def _timed_once(log: StepLines, lines: Lines, marks: Sequence[Mark]) -> list[Mark]:
     """Return the marks of a log whose lines have times, without those told again.
 
     That is at a moment of their own, or after a step line told again; and that a program began, before one told again.
@@ -125,7 +186,7 @@ def once(log: StepLines, lines: Lines) -> list[Mark]:
     step, at, number = (log.columns[name] for name in ("step", "at", "line"))
     told: dict[tuple[object, ...], int] = {}
     kept = []
-    for mark in log.marks:
+    for mark in marks:
         before = None if mark.timed or not mark.told else step[mark.told - 1]
         key = mark.kind, mark.name, mark.step, mark.took, mark.at, mark.timed, before
         if key in told and (mark.timed or told[key] != mark.told):
@@ -178,12 +239,13 @@ class Ordering:
         lines, rank = found
         if rank.strides == (0,):
             return lines
-        names, counts = np.unique(rank, return_counts=True)
-        if len(names) > 1:
-            chosen = int(names[np.argmax(counts)])
+        chosen = counting(rank)
+        mine = rank == chosen
+        if not mine.all():
             who = f"rank {chosen}" if chosen >= 0 else "lines without a rank"
-            self.warnings.append(f"steps are told by {len(names)} ranks; only {who} is counted, which tells most")
-            lines = lines.take(rank == chosen)
+            n_ranks = len(np.unique(rank))
+            self.warnings.append(f"steps are told by {n_ranks} ranks; only {who} is counted, which tells most")
+            lines = lines.take(mine)
         return lines
 
     def _ordered(self, lines: Lines) -> Lines:
