@@ -8,9 +8,10 @@ import pytest
 from headway.errors import SourceError
 from headway.events import Close, Restored, Saved, Span
 from headway.ledger.account import account
-from headway.sources import files, nemo
+from headway.sources import files
 from headway.sources.asked import Asked
-from headway.sources.nemo import NeMo
+from headway.sources.nemo import source as nemo
+from headway.sources.nemo.source import NeMo
 from headway.sources.steps import lines as steplines
 
 SAMPLES = Path(__file__).parents[2] / "contract" / "samples"
@@ -107,6 +108,44 @@ def test_steps_without_a_time_lie_between_lines_that_have_one(tmp_path):
     ledger = account(run)
     assert ledger.seconds == pytest.approx({"productive": 18.0, "unaccounted": 10.0})
     assert ledger.unknown == {}
+
+
+def attempt(begin, first, n):
+    """Return the lines of an attempt: it saves and evaluates after so many steps, and takes two more."""
+    now, last = begin + 20 + 2 * n + 7, first + n - 1
+    lines = [dated(begin), "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/1\n"]
+    lines += [dated(begin + 20, f"Restored all states from the checkpoint at /r/step={first - 1}-")] * (first > 0)
+    lines += [dated(begin + 20), *(step(k) for k in range(first, last + 1))]
+    lines.append(dated(now, f"Global Checkpoint Save : Rank: 0 : Iteration: {last} : x : Save duration: 7.000s"))
+    lines += [*(f"Validation: iteration {k}/3\n" for k in (1, 2, 3)), dated(now + 6)]
+    return [*lines, step(last + 1), step(last + 2), dated(now + 10)]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        lambda line: "".join(f"[rank{n}]: {line}" for n in range(4)),
+        lambda line: "".join(f"[default{n}]:{line}" for n in (3, 1)),
+        lambda line: line * 4,
+        lambda line: line.replace("in s: 2.0", "in s: 2.001") + line * 2,
+    ],
+)
+def test_steps_without_a_time_that_several_ranks_tell_count_once(tmp_path, told):
+    lines = [*attempt(0, 0, 6), *attempt(120, 6, 9)]
+    wanted = account(load(tmp_path, "".join(lines)))
+    assert (wanted.attempts, wanted.steps.executed, wanted.steps.reworked) == (2, 19, 2)
+    ledger = account(load(tmp_path, "".join(told(line) for line in lines)))
+    assert (ledger.attempts, ledger.steps) == (2, wanted.steps)
+    assert ledger.seconds == pytest.approx(wanted.seconds, abs=0.1)
+
+
+def test_a_step_that_a_program_tells_and_the_next_begins_with_is_done_again(tmp_path):
+    text = dated(0) + step(0) + step(1) + "Traceback (most recent call last):\n" + step(1) + step(2) + dated(20)
+    ledger = account(load(tmp_path, text))
+    assert (ledger.attempts, ledger.steps.reworked) == (2, 1)
+    text = dated(0) + step(0) + step(1) + dated(20) + dated(30) + step(1) + step(2) + dated(40)
+    ledger = account(load(tmp_path, text))
+    assert (ledger.attempts, ledger.steps.reworked) == (2, 1)
 
 
 def test_steps_after_the_last_line_with_a_time_have_none(tmp_path):

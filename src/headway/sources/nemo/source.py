@@ -10,7 +10,7 @@ import numpy as np
 
 from headway.clock import NS_PER_S
 from headway.sources import files
-from headway.sources.columns import BOUND
+from headway.sources.nemo.between import between
 from headway.sources.steps import front
 from headway.sources.steps.column import Table
 from headway.sources.steps.columns import UNKNOWN, search
@@ -19,7 +19,6 @@ from headway.sources.steps.lines import LONGEST, StepLines, bare, ending, holds,
 from headway.sources.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -67,8 +66,8 @@ _MARKS: Final = (
 )  # fmt: skip
 _GLUED: Final = ("[NeMo ", "saving model to ", "Trainer.fit`")
 """What may stand behind a bar that nothing was written over."""
-_ENOUGH: Final = 0.9
-"""Where other lines with a time come behind so many of the steps, these have their places between them."""
+_BETWEEN: Final = {"checkpoint_save", "waited", "evaluation", "saving", "saved"}
+"""The kinds of marks that do not tell that a program began or ended."""
 
 
 class NeMo:
@@ -301,13 +300,9 @@ class _Reader:
         """Give all to the log, in the order of the lines."""
         self._evaluated(None)
         line, step, took, at, rank = (column.values() for column in self.rows.columns.values())
-        dated = [column.values() for column in self.dated.columns.values()]
         marks = sorted(self.marks, key=lambda mark: mark.number)
         places = search(line, [mark.number + 1 for mark in marks])
-        more = {place: mark.took_ns or 0 for mark, place in zip(marks, places, strict=True) if mark.at_ns is None}
-        placed = None
-        if 2 * np.count_nonzero(at != UNKNOWN) < len(line):
-            placed = _between(line, step, took, dated=dated[0], moments=dated[1], more=more)
+        placed = self._placed(marks) if 2 * np.count_nonzero(at != UNKNOWN) < len(line) else None
         if placed is not None:
             at = placed
             self.log.warnings.append(
@@ -326,6 +321,25 @@ class _Reader:
         some = slice(done, len(line))
         self.log.steps(step[some], line=line[some], at=at[some], took=took[some], rank=rank[some])
         self.rows = Table()
+
+    def _placed(self, marks: list[_Mark]) -> Ints | None:
+        """Return when steps ended that have no time, see `between`; of several ranks that which tells most."""
+        line, step, took, _, rank = (column.values() for column in self.rows.columns.values())
+        ranks, counts = np.unique(rank, return_counts=True)
+        mine = np.flatnonzero(rank == ranks[np.argmax(counts)]) if len(ranks) > 1 else slice(None)
+        own = line[mine]
+        places = search(own, [mark.number + 1 for mark in marks])
+        # Several may tell of the same: of each kind between two steps one counts.
+        each = {(mark.kind, place): mark for mark, place in zip(marks, places, strict=True)}
+        more: dict[int, int] = {}
+        for (_, place), mark in each.items():
+            more[place] = more.get(place, 0) + (mark.took_ns or 0) * (mark.at_ns is None)
+        begun = {place for kind, place in each if kind not in _BETWEEN}
+        dated, moments = (column.values() for column in self.dated.columns.values())
+        placed = between(own, step[mine], took[mine], dated=dated, moments=moments, more=more, begun=begun)
+        if placed is None or len(placed) == len(line):
+            return placed
+        return placed[np.maximum(np.searchsorted(own, line, "right") - 1, 0)]
 
     def _mark(self, mark: _Mark, at_ns: int | None) -> None:
         log, number = self.log, mark.number
@@ -356,35 +370,3 @@ def _clock_s(text: str) -> int:
     for part in text.split(":"):
         total = total * 60 + int(part)
     return total
-
-
-def _between(line: Ints, step: Ints, took: Ints, *, dated: Ints, moments: Ints, more: Mapping[int, int]) -> Ints | None:
-    """Return when steps ended that have no time, from other lines that have one; None where these do not tell.
-
-    Args:
-        line: The lines of the steps, ``(n,)``.
-        step: Their numbers.
-        took: What one step of each took, `UNKNOWN` where it does not say [ns].
-        dated: The other lines that have a time, in whole seconds, ``(m,)``.
-        moments: Their times [ns since the Unix epoch], ``(m,)``.
-        more: What else took how long before a step, by the step's place [ns].
-
-    Example:
-        >>> line, second = np.arange(1, 8, 2), NS_PER_S
-        >>> some = {"dated": np.array([0, 4, 8]), "moments": np.array([10, 13, 15]) * second, "more": {1: second}}
-        >>> (_between(line, np.arange(4), np.full(4, second // 2), **some) / second).tolist()
-        [10.5, 12.0, 13.5, 14.0]
-    """
-    n = len(line)
-    if not n or not len(dated) or dated[0] > line[0] or dated[-1] < line[int(_ENOUGH * (n - 1))]:
-        return None
-    apart = np.diff(step.astype(np.int64), prepend=int(step[0]) - 1)
-    count = np.clip(apart, 1, max(1, int(np.median(apart))))
-    moments = np.maximum.accumulate(moments.astype(np.int64))
-    before = np.searchsorted(dated, line) - 1
-    limit = np.append(moments[1:] + NS_PER_S - 1, BOUND)[before]
-    placed, now = np.empty(n, np.int64), 0
-    rows = zip(*(values.tolist() for values in (moments[before], took, count, limit)), strict=True)
-    for place, (begin, own, steps, end) in enumerate(rows):
-        now = placed[place] = min(max(now + more.get(place, 0), begin) + max(own, 0) * steps, end)
-    return placed
