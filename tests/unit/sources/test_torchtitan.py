@@ -82,6 +82,27 @@ def test_the_same_step_long_after_is_another_attempt(tmp_path):
     assert ledger.attempts == 2
 
 
+@pytest.mark.parametrize("says", [True, False])
+@pytest.mark.parametrize("front", ["[rank0]:[titan]", "[titan]"])
+def test_processes_that_begin_again_and_log_the_step_they_logged_last_are_two_attempts(says, front, tmp_path):
+    def by(ranks):
+        told = [(10, 10), (20, 20), (21, "Starting job: x"), (22, "Training starts at step 11"), (32, 20), (42, 30)]
+        for second, what in told:
+            for late in (0.004 * rank for rank in range(ranks)):
+                if isinstance(what, int):
+                    yield step(second + late, what, front=front)
+                elif says:
+                    yield line(second + late, what, front)
+
+    _, alone = of(tmp_path, list(by(1)))
+    for ranks in (2, 4):
+        _, ledger = of(tmp_path, list(by(ranks)))
+        assert ledger.attempts == alone.attempts == 2
+        assert ledger.steps == alone.steps
+        for name, seconds in alone.seconds.items():
+            assert ledger.seconds.get(name, 0) == pytest.approx(seconds, abs=0.05)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_lines_of_ranks_at_once_and_one_by_one_say_the_same(seed, tmp_path, monkeypatch):
     chance = random.Random(seed)

@@ -83,11 +83,11 @@ def of_one(rows: Rows, rare: Sequence[Told]) -> Rows:
     apart = np.diff(rows.at[first])
     apart = np.where(apart > 0, apart, _SAME)
     near = np.minimum(np.append(apart, _SAME), np.insert(apart, 0, _SAME))
-    run = np.cumsum(begins) - 1
-    since = rows.at[first][run]
     begun = np.array([one.at for one in rare if one.kind in BEGINS], np.int64)
-    same = np.searchsorted(begun, since, "right") == np.searchsorted(begun, rows.at, "right")
-    kept = begins | ~same | (2 * (rows.at - since) >= near[run])
+    n_begun = np.searchsorted(begun, rows.at, "right")
+    kept = begins.copy()
+    kept[1:] |= n_begun[1:] != n_begun[:-1]
+    kept[1:] |= 2 * np.diff(rows.at) >= near[np.cumsum(begins) - 1][1:]
     return rows.take(kept)
 
 
