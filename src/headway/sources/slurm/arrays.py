@@ -110,6 +110,10 @@ class Arrays:
             latest = max(old, new, key=lambda one: one.submit_ns or 0)
         self._waiting[new.base] = replace(latest, submit_ns=max(submits, default=None))
 
+    def __contains__(self, base: object) -> bool:
+        """Return whether an array of this number waits."""
+        return base in self._waiting
+
     def left(self, jobs: Jobs, more: Iterable[str]) -> Iterator[tuple[Waiting, int]]:
         """Yield the arrays of which tasks wait that nothing else tells, and how many of those may run at once.
 

@@ -109,7 +109,7 @@ class Columns:
         while ("cluster" in named or records.header.cluster) and self._attempts.cluster is None and base < end:
             self._single(records, base)  # that of the first job is told from the others
             base += 1
-        if end - base >= _FEW and records.header.job_at >= 0:
+        if end - base >= _FEW and records.header.job_at >= 0 and not records.header.has_tasks:
             told = self._read(records.header, list(zip(*records.cells[base:], strict=False)))
             odd = np.flatnonzero(told.odd).tolist()
             if len(odd) <= len(told.ids) // _ODD:
@@ -130,7 +130,7 @@ class Columns:
     def _read(self, header: Header, columns: list[tuple[bytes, ...]]) -> _Told:
         """Return what columns tell."""
         named, n = header.places, len(columns[0])
-        ids = cells.bare(columns[header.job_at])
+        ids = shown = cells.bare(columns[header.job_at])
         odd = ~cells.plain(ids)
         for name in NAMES & named.keys() if not header.delimiter else ():
             odd |= [cell.rstrip().endswith(b"+") for cell in columns[named[name]]]
@@ -145,6 +145,9 @@ class Columns:
         elif header.cluster:
             before = self._clusters[header.cluster.encode("utf-8", "surrogatepass")]
             ids = [before + ident for ident in ids] if before else ids
+
+        if {"job", "raw"} <= named.keys():
+            self._alias(cells.bare(columns[named["raw"]]), shown, ids)
 
         def placed(name: str, known: Mapping[bytes, int]) -> Ints:
             found = columns[named[name]] if name in named else repeat(b"", n)
@@ -210,6 +213,16 @@ class Columns:
             told.names[part],
         )
         self._attempts.rest()
+
+    def _alias(self, raws: Sequence[bytes], shown: Sequence[bytes], ids: Sequence[bytes]) -> None:
+        """Note what jobs are shown as that have another raw number; before each may stand its cluster."""
+        if not self._attempts.aliases.wanted:
+            return
+        differs = [at for at, raw in enumerate(raws) if raw != shown[at] and raw.isdigit()]
+        if differs:
+            before = [ids[at].removesuffix(shown[at]) for at in differs]
+            raws = [raws[at] for at in differs]
+            self._attempts.aliases.add_columns(list(map(bytes.__add__, before, raws)), [ids[at] for at in differs])
 
     def _state(self, cell: bytes) -> int:
         """Return the place of a job's state, times three, and which kind of state it is."""

@@ -160,7 +160,7 @@ def _accounted(job: Mapping[str, Any]) -> Iterator[Row]:
     time, tres = job["time"], job.get("tres") or {}
     state = job["state"]
     yield {
-        "job": _ident(job),
+        "job": _ident(job), "raw": _text(job.get("job_id")),
         "state": _text(state["current"] if isinstance(state, Mapping) else state),
         "submit": _moment(time.get("submission")), "eligible": _moment(time.get("eligible")),
         "start": _moment(time.get("start")), "end": _moment(time.get("end")),
@@ -177,7 +177,7 @@ def _queued(job: Mapping[str, Any]) -> Iterator[Row]:
     """Yield the record of a job of ``squeue --json``; only of one that is over ``end_time`` is an end, else a limit."""
     state = _text(job["job_state"])
     yield {
-        "job": _ident(job), "state": state, "submit": _moment(job.get("submit_time")),
+        "job": _ident(job), "raw": _text(job.get("job_id")), "state": state, "submit": _moment(job.get("submit_time")),
         "eligible": _moment(job.get("eligible_time")), "start": _moment(job.get("start_time")),
         "end": _moment(job.get("end_time")) if fields.state(state) in fields.OVER else "",
         "alloc_tres": _text(job.get("tres_alloc_str")), "req_tres": _text(job.get("tres_req_str")),

@@ -12,8 +12,9 @@ from headway.clock import NS_PER_S
 from headway.ledger.jobs import Jobs
 from headway.sources.slurm import attempts as slurm_attempts
 from headway.sources.slurm import fields, gpus
+from headway.sources.slurm.aliases import Aliases
 from headway.sources.slurm.arrays import Arrays, Waiting
-from headway.sources.slurm.table import Row
+from headway.sources.slurm.table import Row, number
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -56,15 +57,17 @@ class Attempts:
         timed: Whether a record named a beginning or an end.
         sliced: Whether a record named slices of devices.
         others: Which resources that are no GPUs were named where no GPU is.
+        aliases: What tells raw numbers of jobs from those that are shown.
     """
 
-    def __init__(self, devices: int | None = None, zone: tzinfo | None = None) -> None:
+    def __init__(self, devices: int | None = None, zone: tzinfo | None = None, *, several: bool = True) -> None:
         self.moments = fields.Moments(zone)
         self.seen_ns: int | None = None
         self.timed = False
         self.sliced = False
         self.others: set[str] = set()
         self.kept = Jobs()
+        self.aliases = Aliases(wanted=several)
         self.devices = devices
         self._next = _FEW
         self._steps: dict[str, _Steps] = {}
@@ -73,7 +76,9 @@ class Attempts:
         self.last = ""
         self.cluster: str | None = None
         self.word = fields.Short(clean).__getitem__
-        self.counts = dict.fromkeys(("repeated", "moved", "early", "bare", "sized", "gpus", "others", "records"), 0)
+        self.counts = dict.fromkeys(
+            ("repeated", "moved", "early", "bare", "sized", "gpus", "others", "records", "raw"), 0
+        )
         self.early_ns = 0
 
     def see(self, text: str) -> None:
@@ -95,7 +100,7 @@ class Attempts:
         Raises:
             CutError: Its number or its resources are cut to the width of a column.
         """
-        ident = row.get("job") or row.get("raw") or ""
+        ident = number(row)
         base, dot, step = ident.partition(".")
         if not base[:1].isdecimal() or not base.isascii():
             return f"{ident[:40] or 'nothing'} is no number of a job"
@@ -136,8 +141,10 @@ class Attempts:
             self.word(row.get(column, "")) for column in ("user", "account", "partition", "name")
         )
         labels = (state, user, account, partition)
+        if (raw := row.get("raw", "")).isdecimal() and raw != number(row):
+            self.aliases.add(self.key(raw, row.get("cluster", "")), key)
         if state in fields.WAITING and "_[" in key:
-            self._arrays.add(Waiting(key, milli, submit, labels, name).of(row.get("job") or row.get("raw") or ""))
+            self._arrays.add(Waiting(key, milli, submit, labels, name).of(number(row)))
             return
         self.kept.add(key, milli, (submit, start, end), labels, name)
         self.rest()
@@ -252,6 +259,9 @@ class Attempts:
     def all(self) -> Jobs:
         """Return the jobs in the order in which they came; then arrays in the queue; then what only steps tell."""
         self._once()
+        self.kept, n_in_arrays = self.aliases.shown(self.kept, self._arrays)
+        self.counts["repeated"] += n_in_arrays
+        self._once()
         for array, n_tasks in list(self._arrays.left(self.kept, [*self._steps, *self._left_out])):
             milli = min(n_tasks * array.milli, 1000 * fields.MOST_DEVICES)
             self.kept.add(array.id, milli, (array.submit_ns, None, None), array.labels, array.name)
@@ -299,6 +309,7 @@ class Attempts:
                 f"{counts['others']}"
             )
         yield from self._arrays.warnings()
+        yield from self.aliases.warnings()
         if counts["moved"]:
             yield (
                 f"{counts['moved']} jobs end elsewhere than Start and Elapsed say; where clocks were put forward or "

@@ -14,7 +14,7 @@ _STEP: Final = 20
 """How wide ``-O`` makes a column of which nobody says it."""
 _END: Final = 1 << 30
 _RESOURCES: Final = frozenset({"alloc_tres", "req_tres", "alloc_gres", "req_gres", "gres", "gres_used"})
-_OTHERS: Final = frozenset({"job", "raw", "elapsed", "elapsed_raw", "node"})
+_OTHERS: Final = frozenset({"job", "raw", "array", "task", "elapsed", "elapsed_raw", "node"})
 """Columns of which a cell that is cut tells something else."""
 _COUNTED: Final = re.compile(rb"(?:^|[,/])(?:gres[/:])?gpu(?:[:=][^,:=()]+)*[:=]\d+(?:\([^()]*\)?)?$")
 """What ends with GPUs and their number."""

@@ -55,6 +55,10 @@ _SLICES: Final = (
 _ON_ONE: Final = (
     "no column tells on how many nodes a job is: the GPUs of each count as on one; add NODES to the columns"
 )
+_ONE_NUMBER: Final = (
+    "its columns number arrays and not their tasks, so that those of one array that began at once count as one; write "
+    "it again with squeue -O JobArrayID,…"
+)
 _OF_NODES: Final = frozenset({"alloc_gres", "req_gres"})
 _SIZED: Final = frozenset({"nodes", "n_nodes", "node_list", "alloc_tres", "req_tres"})
 """One of these columns tells how many GPUs those of each node are in all."""
@@ -86,7 +90,8 @@ class Slurm:
         Raises:
             SourceError: As `load` does.
         """
-        return [_Reading(Path(os.path.commonpath([path.absolute().parent for path in paths])), asked).pool(paths)]
+        folder = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+        return [_Reading(folder, asked, several=len(paths) > 1).pool(paths)]
 
 
 def _known(head: bytes) -> bool:
@@ -99,13 +104,14 @@ class _Reading:
 
     path: Path
     asked: Asked
+    several: bool = False
     warnings: list[str] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     jobs: Attempts = field(init=False)
     nodes: Nodes = field(init=False)
 
     def __post_init__(self) -> None:
-        self.jobs = Attempts(self.asked.devices, self.asked.zone)
+        self.jobs = Attempts(self.asked.devices, self.asked.zone, several=self.several)
         self.nodes = Nodes(self.asked.zone)
 
     def pool(self, paths: Iterable[Path]) -> Pool:
@@ -220,7 +226,7 @@ class _Reading:
                 )
             self.warnings.append(slurm_guess.told(found, clean(path.name)))
         names = set(found.columns.values())
-        if found.kind != SINFO and (not names & _CLOCKS or not names & {"job", "raw"}):
+        if found.kind != SINFO and (not names & _CLOCKS or not names & {"job", "raw", "array"}):
             raise SourceError(
                 f"Cannot read {clean(str(path), 4096)}: its columns tell no time of a job",
                 "Write it again with sacct -a -P -o JobID,State,Submit,Start,End,ElapsedRaw,AllocTRES,ReqTRES",
@@ -238,6 +244,8 @@ class _Reading:
             return
         if found.kind != SINFO and names & _OF_NODES and not names & _SIZED:
             self.warnings.append(f"{complaints.where}: {_ON_ONE}")
+        if "array" in names and not names & {"job", "raw", "task"}:
+            self.warnings.append(f"{complaints.where}: {_ONE_NUMBER}")
 
         def single(place: int, row: Row) -> None:
             if not found.delimiter and found.kind != SINFO and "." not in row.get("job", ""):

@@ -26,7 +26,8 @@ COLUMNS: Final = {
     "AllocTRES": "alloc_tres", "ReqTRES": "req_tres", "AllocGRES": "alloc_gres", "ReqGRES": "req_gres",
     "AllocNodes": "nodes", "NNodes": "n_nodes", "NodeList": "node_list", "User": "user", "Account": "account",
     "Partition": "partition", "JobName": "name", "Cluster": "cluster",
-    "JOBID": "job", "ARRAY_JOB_ID": "raw", "STATE": "state", "ST": "state", "START_TIME": "start",
+    "JOBID": "job", "ARRAY_JOB_ID": "array", "ARRAY_TASK_ID": "task",
+    "STATE": "state", "ST": "state", "START_TIME": "start",
     "SUBMIT_TIME": "submit", "ELIGIBLE_TIME": "eligible", "TIME": "elapsed", "TRES_ALLOC": "alloc_tres",
     "TRES_PER_NODE": "req_gres", "TRES_PER_JOB": "req_tres", "GRES": "req_gres", "NODES": "nodes",
     "NODELIST": "node_list", "NODELIST(REASON)": "node_list", "USER": "user", "ACCOUNT": "account",
@@ -66,6 +67,9 @@ _NAME: Final = re.compile(r"[A-Z][\w/]*(?::[A-Z])*(?:\([A-Z/]*\)?)?")
 DASHES: Final = re.compile(rb"-+(?: +-+)* *")
 _ROWS: Final = 100
 """So many lines below a header tell whether columns are at places."""
+_NUMBERS: Final = ("job", "raw", "array")
+"""The columns that number jobs: the first that is there counts."""
+_TASK: Final = re.compile(r"\d[\d,:-]*(?:%\d+)?", re.ASCII)
 _JOB: Final = re.compile(r"\d{1,20}(?:[_+.].*)?", re.ASCII)
 
 
@@ -109,7 +113,12 @@ class Header:
     @cached_property
     def job_at(self) -> int:
         """The place of the column that numbers jobs; -1 where there is none."""
-        return self.places.get("job", self.places.get("raw", -1))
+        return next((self.places[name] for name in _NUMBERS if name in self.places), -1)
+
+    @cached_property
+    def has_tasks(self) -> bool:
+        """Whether two columns tell the task of an array."""
+        return {"array", "task"} <= self.places.keys()
 
     def split(self, line: bytes) -> list[bytes]:
         """Return the cells of a line, or of several that are one record."""
@@ -157,6 +166,8 @@ class Header:
     def row(self, cells: Sequence[bytes]) -> dict[str, str]:
         """Return what the cells say; of two columns of one meaning the first counts."""
         row = {name: cells[index].decode("utf-8", "replace").strip() for index, name in self.columns.items()}
+        if self.has_tasks and (task := _task(row)):
+            row |= {"raw": row.get("job", ""), "job": task}
         return {"cluster": self.cluster, **row} if self.cluster else row
 
     def realigned(self, cells: list[bytes]) -> list[bytes] | None:
@@ -181,7 +192,7 @@ class Header:
 
     def is_numbered(self, row: Row) -> bool:
         """Return whether a record's number of a job is one; of nodes there is none."""
-        return self.kind == SINFO or _JOB.fullmatch(row.get("job") or row.get("raw") or "") is not None
+        return self.kind == SINFO or _JOB.fullmatch(number(row)) is not None
 
     def plausible(self, row: Row) -> bool:
         """Return whether a record's job, state and moments are such."""
@@ -232,6 +243,24 @@ def header(line: bytes) -> Header | None:
     if b"NODELIST (REASON)" in line and placed and "NODELIST(REASON)" in names:
         found = replace(found, reason=names.index("NODELIST(REASON)"))
     return replace(found, at=found.places_of(line, placed)) if placed else found
+
+
+def number(row: Row) -> str:
+    """Return a job's number as it is shown, else its raw number, else that of its array; empty where there is none.
+
+    Example:
+        >>> number({"job": "13_3", "raw": "105"}), number({"job": "", "raw": "105"}), number({})
+        ('13_3', '105', '')
+    """
+    return next((row[name] for name in _NUMBERS if row.get(name)), "")
+
+
+def _task(row: Row) -> str:
+    """Return as what a task of an array is shown, or those that wait; empty where it is none."""
+    array, task = row["array"], row["task"]
+    if not array.isdecimal() or not _TASK.fullmatch(task):
+        return ""
+    return f"{array}_{task}" if task.isdecimal() else f"{array}_[{task}]"
 
 
 def _are_between(between: Sequence[str]) -> bool:
