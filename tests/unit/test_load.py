@@ -175,3 +175,17 @@ def test_a_source_is_imported_when_its_turn_comes_and_is_called_as_the_place_it_
     )
     assert ran.stdout.strip() == "[]"
     assert [registry._called(home) for home in registry.HOMES] == [source.name for source in registry.SOURCES]
+
+
+@pytest.mark.parametrize("at", [0, 20, 99])
+def test_a_line_of_another_program_takes_no_log_away(at, tmp_path):
+    other = (
+        " [2025-03-04 10:01:09.010] iteration 1/ 200 | consumed samples: 8 | elapsed time per iteration (ms): 9000.0 |"
+    )
+    lines = [f"iter {n}: loss 2.0, time 500.00ms, mfu 40.00%" for n in range(99)]
+    (tmp_path / "log").write_text("\n".join([*lines[:at], other, *lines[at:]]) + "\n")
+    (run,) = load(tmp_path / "log")
+    assert (run.source, len(run.processes[0].rows)) == ("nanogpt", 99)
+    assert "it holds lines of megatron too, of 1 steps: left out" in run.warnings
+    (run,) = load(tmp_path / "log", source="megatron")
+    assert (run.source, len(run.processes[0].rows)) == ("megatron", 1)

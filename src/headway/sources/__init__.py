@@ -12,7 +12,7 @@ from headway.errors import ArgumentError, SourceError
 from headway.sources.asked import Asked, Loaded
 from headway.sources.folder import Folder, nothing_in
 from headway.sources.native.source import Native, Opened, open_at
-from headway.sources.registry import SOURCES, Source, choose, unreadable
+from headway.sources.registry import SOURCES, Source, choose, read, unreadable
 from headway.sources.retold import told_once
 from headway.sources.text import clean
 from headway.sources.together import together
@@ -143,7 +143,7 @@ def _open_all(paths: Sequence[Path], asked: Asked, source: str | None) -> Iterat
         if one is None:
             yield _open_folder(path, asked, source)
         elif len(groups[path]) == 1 or (load_together := getattr(one, "load_together", None)) is None:
-            yield _open(path, one, asked)
+            yield _open(path, one, asked, source)
         elif path == groups[path][0]:
             yield load_together(groups[path], asked)
 
@@ -163,9 +163,9 @@ def _groups(paths: Sequence[Path]) -> list[list[Path]]:
     return list(by_folder.values()) if min(map(len, by_folder.values())) > 1 else [list(paths)]
 
 
-def _open(path: Path, chosen: Source, asked: Asked) -> Sequence[Loaded | Opened]:
+def _open(path: Path, chosen: Source, asked: Asked, source: str | None) -> Sequence[Loaded | Opened]:
     try:
-        return open_at(path) if isinstance(chosen, Native) else chosen.load(path, asked)
+        return open_at(path) if isinstance(chosen, Native) else read(path, chosen, asked, source)
     except OSError as error:  # it went away between the two
         raise unreadable(path, error) from error
 

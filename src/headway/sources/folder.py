@@ -19,7 +19,7 @@ from headway.sources import files
 from headway.sources.asked import Asked, Loaded
 from headway.sources.files import reason
 from headway.sources.native.source import Native, below
-from headway.sources.registry import Source, choose
+from headway.sources.registry import Source, choose, read
 from headway.sources.retold import told_once
 from headway.sources.text import clean
 
@@ -185,7 +185,7 @@ class Folder:
         found: list[Loaded] = []
         for path in left:
             try:
-                found += source.load(path, self._asked)
+                found += read(path, source, self._asked, self._source)
             except SourceError as error:
                 self._refuse(path, error)
             except OSError as error:

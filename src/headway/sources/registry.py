@@ -6,16 +6,19 @@ import difflib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from headway.errors import ArgumentError, SourceError
+from headway.ledger.history import Run
 from headway.sources import files
 from headway.sources.asked import Asked, Loaded
 from headway.sources.text import clean
 
+_FEW_STEPS: Final = 10
 _TAR: Final = slice(257, 262)
 """Where a tar file, packed or not, says that it is one."""
 _MOST_NAMES: Final = 10_000
@@ -76,6 +79,11 @@ HOMES: Final = (
     "vllmturns:VLLMTurns",
 )
 """Where each source is, in the order they are asked; the first that recognises a path reads it."""
+
+
+_OF_LINES: Final = ("megatron", "deepspeed", "dllogger", "nemo", "torchtitan", "maxtext", "nanogpt")
+_LINES: Final = tuple(home for home in HOMES if home.partition(":")[0].partition(".")[0] in _OF_LINES)
+"""Sources that know a log by any line of it."""
 
 
 class _Sources(Sequence[Source]):
@@ -178,6 +186,47 @@ def choose(path: Path, asked: Asked, source: str | None = None) -> Source:
         if asked.mapping is None or error.slug != "unknown-source" or source not in {None, "table"}:
             raise
         return next(_candidates("table"))
+
+
+def read(path: Path, chosen: Source, asked: Asked, source: str | None = None) -> Sequence[Loaded]:
+    """Return what a source makes of a path that it recognised.
+
+    A log may hold a line or two of another program, such as of a trial before the training. So where a source of lines
+    finds few steps, those that know the file too are asked as well, and the one that finds most counts.
+
+    Args:
+        path: A file.
+        chosen: The source.
+        asked: What the reader says of it.
+        source: The name of the source to use; None: that was for the content to say.
+
+    Raises:
+        SourceError: Nothing in it can be used.
+        OSError: It cannot be read.
+    """
+    if source is not None or chosen.name not in _OF_LINES:
+        return chosen.load(path, asked)
+    told: dict[str, Sequence[Loaded]] = {}
+    failed: list[SourceError] = []
+    for one in [chosen, *(other for other in map(_source, _LINES) if other is not chosen)]:
+        if one is not chosen and one.recognise(path, look(path)) is not None:
+            continue
+        try:
+            told[one.name] = one.load(path, asked)
+        except SourceError as error:
+            failed.append(error)
+        if one is chosen and one.name in told and _n_steps(told[one.name]) >= _FEW_STEPS:
+            break
+    if not told:
+        raise failed[0]
+    first, *others = sorted(told, key=lambda name: -_n_steps(told[name]))
+    found, *more = told[first]
+    said = [f"it holds lines of {name} too, of {_n_steps(told[name])} steps: left out" for name in others]
+    return [replace(found, warnings=(*found.warnings, *said)), *more] if said else told[first]
+
+
+def _n_steps(found: Sequence[Loaded]) -> int:
+    return sum(len(process.rows) for one in found if isinstance(one, Run) for process in one.processes)
 
 
 def _candidates(name: str | None) -> Iterator[Source]:
