@@ -259,6 +259,16 @@ def test_a_restart_inside_a_log_is_an_attempt(tmp_path):
     assert account(run).seconds["rework"] == 3.0
 
 
+def test_an_attempt_that_was_begun_again_is_not_called_a_cut_log(tmp_path):
+    first = [entry(1000, "init_start"), entry(2000, "run_start"), *BLOCKS]
+    (run,) = read(tmp_path, [*first, *run_of(entry(12000, "block_start"), entry(15000, "block_stop"), begin=11000)])
+    one, two = run.processes
+    assert "it ended without run_stop, and was begun again: it ends with its last line" in one.warnings
+    assert not any("run_stop" in text for text in two.warnings)
+    (run,) = read(tmp_path, [*first, *run_of(entry(12000, "block_start"), begin=11000)[:-1]])
+    assert [any("the log was cut" in text for text in process.warnings) for process in run.processes] == [False, True]
+
+
 def test_placeholders_are_no_names(tmp_path):
     names = [entry(900, "submission_benchmark", "bert"), entry(900, "submission_org", "SUBMISSION_ORG_PLACEHOLDER")]
     assert read(tmp_path, [*names, *run_of()])[0].name == "bert · result"

@@ -23,13 +23,20 @@ HEAD: Final = 1 << 16
 """How much of a file is looked at to recognise it [bytes]."""
 
 
+LINK: Final = "it is a link, which is not followed"
+
+
 class NotAFileError(OSError):
     """The path is a folder, a pipe or a device where a file is looked for."""
 
 
 @contextmanager
-def regular(path: Path) -> Iterator[int]:
+def regular(path: Path, *, follow: bool = True) -> Iterator[int]:
     """Open a regular file for reading, and yield its descriptor; a pipe or a device is not touched.
+
+    Args:
+        path: Where it is.
+        follow: Whether it may be a link: one that the reader gave may, one that was found may not.
 
     Raises:
         NotAFileError: It is no regular file.
@@ -40,9 +47,11 @@ def regular(path: Path) -> Iterator[int]:
         ...     os.pread(fd, 3, 0)
         b'\"\"\"'
     """
+    if not follow and path.is_symlink():
+        raise NotAFileError(LINK)
     if not stat.S_ISREG(path.stat().st_mode):
         raise NotAFileError(f"it is {kind_of(path)}, not a file")
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise NotAFileError("it is no regular file")
@@ -66,6 +75,25 @@ def kind_of(path: Path) -> str:
         (stat.S_ISSOCK, "a socket"),
     )
     return next((name for test, name in names if test(mode)), "a device")
+
+
+def why_not(path: Path) -> str:
+    """Return why a file is not opened that lies below or beside what the reader gave; empty where it can be.
+
+    Raises:
+        FileNotFoundError: There is nothing.
+
+    Example:
+        >>> why_not(Path(__file__)), why_not(Path("/dev/null"))
+        ('', 'it is a device, not a file')
+    """
+    try:
+        with regular(path, follow=False):
+            return ""
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        return reason(error)
 
 
 def head(path: Path) -> bytes:
@@ -198,6 +226,18 @@ def piece(file: io.BufferedReader[Any], size: int) -> bytes:
         if not pieces:
             raise
     return b"".join(pieces)
+
+
+def next_step(error: OSError | ValueError) -> str:
+    """Return what to do about a file that could not be read.
+
+    Example:
+        >>> next_step(PermissionError(13, "Permission denied"))
+        'Make it readable'
+    """
+    if isinstance(error, TooLargeError):
+        return "Unpack it with gunzip and give that: only what is packed has a limit"
+    return "Make it readable"
 
 
 def reason(error: OSError) -> str:

@@ -20,7 +20,8 @@ from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.intervals import Interval, Paired, clip, once, outside, pair, pair_numbered, without
 from headway.sources.mllog import ANY_MARK, KEYS, MARK, NAMES, Log, Records, Stop, read, whole
-from headway.sources.mlperfpower import source as mlperfpower
+from headway.sources.mlperfpower.beside import attach_beside
+from headway.sources.mlperfpower.source import is_power
 from headway.sources.text import clean
 from headway.units import show_seconds
 
@@ -46,7 +47,7 @@ class MLPerf:
 
     def recognise(self, path: Path, head: bytes) -> str | None:
         """Return why the path is no MLPerf log, or None when it is one."""
-        if mlperfpower.is_power(head):
+        if is_power(head):
             return "it is a power log and no training log"
         return None if ANY_MARK.search(head) or _has_mark(path) else f"no line in it holds {MARK.decode()}"
 
@@ -67,8 +68,7 @@ class MLPerf:
         for number, group in enumerate(groups, 1):
             name = title if len(groups) == 1 else f"{title} #{number}"
             runs.append(_run(name, path, log, group, asked.devices))
-        power = mlperfpower.beside(path)
-        return [mlperfpower.attach(run, power, asked.zone) for run in runs] if power else runs
+        return [attach_beside(run, path, asked.zone) for run in runs]
 
 
 def _has_mark(path: Path) -> bool:
@@ -149,7 +149,7 @@ def _run(name: str, path: Path, log: Log, group: Sequence[Records], devices: int
             wall_ns=0, mono_ns=0, run=name, attempt=f"a{number:03d}", devices=count or 1, phases=(), rows="block",
             accelerator=clean(accelerator) if isinstance(accelerator, str) and accelerator else None,
         )  # fmt: skip
-        processes.append(_Segment(segment).process(opened))
+        processes.append(_Segment(segment, is_last=number == len(group) - 1).process(opened))
     return Run(name, MLPerf.name, tuple(processes), clean(str(path), 4096), tuple(warnings))
 
 
@@ -171,6 +171,7 @@ class _Segment:
     """One time a program ran, made a process."""
 
     records: Records
+    is_last: bool = True
     warnings: list[str] = field(default_factory=list)
 
     def process(self, opened: Open) -> Process:
@@ -208,7 +209,11 @@ class _Segment:
         if stops:
             # In one millisecond several ranks may say it: then one that failed counts.
             return max(stops, key=lambda stop: (stop.time_ns, stop.status != "success", stop.status))
-        self.warnings.append("run_stop is not logged: the log was cut, and ends with its last line")
+        self.warnings.append(
+            "run_stop is not logged: the log was cut, and ends with its last line"
+            if self.is_last
+            else "it ended without run_stop, and was begun again: it ends with its last line"
+        )
         return None
 
     def _ending(self, stop: Stop | None, begin: int, end: int) -> list[AnyEvent]:

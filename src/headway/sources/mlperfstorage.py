@@ -74,14 +74,30 @@ class MLPerfStorage:
                 "no-runs",
                 path=str(path),
             )
-        epochs: dict[str, Any] = {}
-        beside = [one for name in self.beside if (one := path.with_name(name)).is_file()]
-        if beside:
-            try:
-                epochs = _document(beside[0], warnings)
-            except (SourceError, OSError):
-                warnings.append(f"{beside[0].name} beside it cannot be read: the run counts as one step")
-        return [_Result(clean(str(path), 4096), summary, busy, epochs, warnings).run(_title(summary, path), asked)]
+        epochs, lacking = _epochs_beside(path, warnings)
+        result = _Result(clean(str(path), 4096), summary, busy, epochs, lacking, warnings)
+        return [result.run(_title(summary, path), asked)]
+
+
+def _epochs_beside(path: Path, warnings: list[str]) -> tuple[dict[str, Any], str]:
+    """Return the times of the epochs that lie beside a summary, or why there are none."""
+    lacking: list[str] = []
+    for name in MLPerfStorage.beside:
+        beside = path.with_name(name)
+        try:
+            why = files.why_not(beside)
+            found = {} if why else _document(beside, warnings)
+        except FileNotFoundError:
+            continue
+        except SourceError as error:
+            why = error.what.removeprefix(f"Cannot read {error.details['path']}: ")
+        except OSError as error:
+            why = files.reason(error)
+        if not why:
+            warnings += lacking
+            return found, f"{name} beside it tells no time of a training"
+        lacking.append(f"{name} beside it is left out: {why}")
+    return {}, "; ".join(lacking) or f"neither {EPOCHS} nor {EPOCHS_OF_RANK} lies beside it"
 
 
 def _document(path: Path, warnings: list[str]) -> dict[str, Any]:
@@ -194,6 +210,7 @@ class _Result:
     summary: dict[str, Any]
     busy: Sequence[float | None]
     epochs: dict[str, Any]
+    lacking: str
     warnings: list[str]
     rows: list[tuple[int, int, int]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -273,8 +290,7 @@ class _Result:
         mean = sum(known) / len(known) if known else None
         self.rows = [(0, begin, end)]
         self.waits = [0 if mean is None else round((1 - mean) * (end - begin))]
-        lacking = f"neither {EPOCHS} nor {EPOCHS_OF_RANK} lies beside it"
-        why = f"{lacking}: utilisation was measured in the loops only, and when they ran is not known"
+        why = f"{self.lacking}: utilisation was measured in the loops only, and when they ran is not known"
         self.warnings.append(f"{why}; the run counts as one step that waited its mean share")
         return {"R": why}
 

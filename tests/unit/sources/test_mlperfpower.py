@@ -1,6 +1,8 @@
 """Power beside an MLPerf run: what the readings sum to in its window, and when that is not known."""
 
+import gzip
 import json
+import os
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -9,7 +11,7 @@ from headway.errors import SourceError
 from headway.events import Close, Open
 from headway.ledger.account import account
 from headway.ledger.history import Process, Run
-from headway.sources import files
+from headway.sources import files, load
 from headway.sources.asked import Asked
 from headway.sources.mlperf import MLPerf
 from headway.sources.mlperfpower.source import MLPerfPower, attach, read, window
@@ -55,6 +57,76 @@ def test_node_logs_beside_a_training_log_give_its_energy(tmp_path):
     ledger = account(run)
     assert ledger.energy_j / ledger.steps.retained == pytest.approx(160_000)
     assert window(run) == ((T0 + 100) * 10**9, (T0 + 200) * 10**9)
+
+
+def power_beside(tmp_path, *names):
+    """Return a training log in a folder, and the folder of its power logs, with a log of each name."""
+    path = training(tmp_path / "d" / "result_0.txt")
+    for name in names:
+        write(tmp_path / "d" / "power" / "result_0" / name, readings([1000.0] * 301))
+    return path, tmp_path / "d" / "power"
+
+
+def left_out_of(path):
+    (run,) = MLPerf().load(path, Asked(devices=8))
+    assert run.energy_j is None
+    (said,) = (text for text in run.warnings if "left out" in text)
+    return run, said
+
+
+def test_a_power_log_that_is_a_link_is_not_followed_and_the_rest_is_not_all(tmp_path):
+    path, power = power_beside(tmp_path, "node_1.txt")
+    outside = write(tmp_path / "outside.txt", readings([7.0] * 301))
+    (power / "result_0" / "node_0.txt").symlink_to(outside)
+    run, said = left_out_of(path)
+    assert said == (
+        "power beside it is left out, and its energy is unknown: "
+        "power/result_0/node_0.txt (it is a link, which is not followed)"
+    )
+    assert attach(run, [power / "result_0" / "node_1.txt"]) is run
+    (run,) = load(path.parent, devices=8)
+    assert run.energy_j is None
+    assert said in run.warnings
+
+
+@pytest.mark.parametrize("name", ["power", "power/result_0"])
+def test_a_folder_of_power_logs_that_is_a_link_is_not_followed(tmp_path, name):
+    path = training(tmp_path / "d" / "result_0.txt")
+    for folder in ("outside", "outside/result_0"):
+        write(tmp_path / folder / "node_0.txt", readings([7.0] * 301))
+    (tmp_path / "d" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "d" / name).symlink_to(tmp_path / "outside")
+    assert f"unknown: {name} (it is a link, which is not followed)" in left_out_of(path)[1]
+
+
+def test_a_training_log_that_is_a_link_is_read_with_the_power_beside_the_link(tmp_path):
+    path, _ = power_beside(tmp_path, "node_0.txt")
+    path.rename(tmp_path / "log")
+    path.symlink_to(tmp_path / "log")
+    (run,) = load(path, devices=8)
+    assert run.energy_j == pytest.approx(100_000)
+
+
+def test_power_logs_that_cannot_be_read_are_said(tmp_path, monkeypatch):
+    path, power = power_beside(tmp_path, "node_1.txt")
+    os.mkfifo(power / "result_0" / "node_0.txt")
+    (power / "result_0" / "sw_0.txt").symlink_to("/dev/zero")
+    assert left_out_of(path)[1].endswith(
+        "power/result_0/node_0.txt (it is a pipe, not a file); "
+        "power/result_0/sw_0.txt (it is a link, which is not followed)"
+    )
+    for name in ("node_0.txt", "sw_0.txt"):
+        (power / "result_0" / name).unlink()
+    log = power / "result_0" / "node_1.txt"
+    log.write_bytes(gzip.compress(log.read_bytes()))
+    monkeypatch.setattr(files, "MAX_UNPACKED", 1 << 10)
+    assert "node_1.txt (it unpacks to more than" in left_out_of(path)[1]
+
+
+def test_a_folder_of_power_logs_that_is_none_is_said(tmp_path):
+    path = training(tmp_path / "result_0.txt")
+    os.mkfifo(tmp_path / "power")
+    assert "power/result_0 (not a directory)" in left_out_of(path)[1]
 
 
 def test_without_power_logs_nothing_changes(tmp_path):

@@ -1,6 +1,7 @@
 """Results of MLPerf Storage: what waited by utilisation, checkpoints and evaluations beside it, and what is unknown."""
 
 import json
+import os
 
 import pytest
 
@@ -89,6 +90,34 @@ def test_without_the_times_of_the_epochs_r_is_unknown(tmp_path):
     assert "per_epoch_stats.json" in run.unknown["R"]
 
 
+def test_times_of_epochs_that_are_a_link_or_a_pipe_are_left_out_and_said(tmp_path):
+    path = write(tmp_path / "d", summary())
+    (tmp_path / "outside.json").write_text(json.dumps(EPOCHS))
+    beside = tmp_path / "d" / "per_epoch_stats.json"
+    beside.symlink_to(tmp_path / "outside.json")
+    for place in (path, path.parent):
+        run, ledger = read(place)
+        assert ledger.unknown["R"].startswith(
+            "per_epoch_stats.json beside it is left out: it is a link, which is not followed: utilisation"
+        )
+        assert not any("neither" in warning for warning in run.warnings)
+    beside.unlink()
+    os.mkfifo(beside)
+    run, ledger = read(path)
+    assert "per_epoch_stats.json beside it is left out: it is a pipe, not a file" in ledger.unknown["R"]
+    (tmp_path / "d" / "0_per_epoch_stats.json").write_text(json.dumps(EPOCHS))
+    run, ledger = read(path)
+    assert not ledger.unknown
+    assert "per_epoch_stats.json beside it is left out: it is a pipe, not a file" in run.warnings
+
+
+def test_a_summary_that_is_a_link_is_read_with_what_lies_beside_the_link(tmp_path):
+    path = write(tmp_path / "d", summary(), EPOCHS)
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    assert not read(path)[1].unknown
+
+
 @pytest.mark.parametrize("shares", [(), (90.0,), (90.0, None), (90.0, 180.0), (90.0, 80.0, 70.0), (90.0, True)])
 def test_utilisation_of_other_epochs_leaves_r_unknown(tmp_path, shares):
     run, ledger = read(write(tmp_path / "a", summary(shares), EPOCHS))
@@ -149,7 +178,7 @@ def test_damage(tmp_path):
     run, _ = read(write(tmp_path / "a", "\ufeff" + text + "[[[", EPOCHS))
     assert any("what follows" in warning for warning in run.warnings)
     run, _ = read(write(tmp_path / "b", text, "{"))
-    assert any("cannot be read" in warning for warning in run.warnings)
+    assert any("stats.json beside it is left out: its JSON" in warning for warning in run.warnings)
     for broken in (text[:-9], json.dumps(summary(metric={})), json.dumps(summary(end="x"))):
         path = write(tmp_path / "c", broken)
         with pytest.raises(SourceError, match=r"\[no-runs\]"):

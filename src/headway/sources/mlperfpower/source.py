@@ -41,6 +41,8 @@ _HOLE: Final = 10
 """A gap of so many usual ones between two readings is a hole, if it is longer than `_SHORT_NS` too."""
 _SHORT_NS: Final = 30 * NS_PER_S
 _BLOCK: Final = 1 << 18
+LEFT_OUT: Final = "power beside it is left out, and its energy is unknown"
+"""How a warning begins of power logs that lie beside a training log and cannot be read."""
 MISSING: Final = 0.05
 """So much of the window may lie in holes of a meter; beyond it the energy is not known [fraction]."""
 
@@ -113,6 +115,7 @@ def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo | None = None) ->
     of a run with several attempts from the first one's. Each meter is summed by trapezoids, times its
     ``conversion_eff``; all meters are added. Where readings are missing for more than `MISSING` of the window, the
     energy is not known, and a warning says why. A run whose energy is known keeps it: its own power logs lay beside it.
+    So does one whose own cannot all be read: the others alone tell too little.
 
     Args:
         run: A training run.
@@ -131,7 +134,7 @@ def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo | None = None) ->
         >>> attach(Run("r", "mlperf", [Process(opened, [Notice(name="log_end", at=20 * NS_PER_S)])]), [path]).energy_j
         10000.0
     """
-    if run.energy_j is not None:
+    if run.energy_j is not None or any(text.startswith(LEFT_OUT) for text in run.warnings):
         return run
     meters: list[Meter] = []
     warnings: list[str] = []
@@ -140,25 +143,17 @@ def attach(run: Run, power_paths: Sequence[Path], zone: tzinfo | None = None) ->
         found, said = read(path, zone, span)
         meters += found
         warnings += said
+    return with_energy(run, meters, warnings)
+
+
+def with_energy(run: Run, meters: Sequence[Meter], warnings: Sequence[str]) -> Run:
+    """Return a run with the energy that meters tell of its window, and the warnings of reading them."""
+    span = window(run)
     if not meters or span is None:
-        return replace(
-            run, warnings=(*run.warnings, *warnings, "no power reading belongs to it: its energy is unknown")
-        )
+        warnings = [*warnings, "no power reading belongs to it: its energy is unknown"]
+        return replace(run, warnings=(*run.warnings, *warnings))
     energy, more = _energy(meters, *span)
     return replace(run, energy_j=energy, warnings=(*run.warnings, *warnings, *more))
-
-
-def beside(path: Path) -> list[Path]:
-    """Return the power logs that lie beside a training log, where MLPerf's rules put them.
-
-    Args:
-        path: The training log: ``result_0.txt`` has ``power/result_0/node_*.txt`` and ``sw_*.txt``.
-    """
-    folder = path.parent / "power" / path.stem
-    try:
-        return sorted(one for kind in ("node", "sw") for one in folder.glob(f"{kind}_*.txt") if one.is_file())
-    except OSError:
-        return []
 
 
 def window(run: Run) -> tuple[int, int] | None:
