@@ -148,6 +148,26 @@ def test_a_step_that_a_program_tells_and_the_next_begins_with_is_done_again(tmp_
     assert (ledger.attempts, ledger.steps.reworked) == (2, 1)
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_a_line_with_a_time_at_the_end_of_each_step(tmp_path, before):
+    """Each step takes 12 s and the first 20 s more, a save of 3 s follows every fifth."""
+    lines, now = [dated(0), dated(10)], 10
+    for n in range(20):
+        took = 12 + 20 * (n == 0)
+        now += took
+        both = [dated(now, "grad norm"), step(n, float(took))]
+        lines += both if before else both[::-1]
+        if n % 5 == 4:
+            now += 3
+            told = f"Global Checkpoint Save : Rank: 0 : Iteration: {n} : x : Save duration: 3.000s"
+            lines.append(dated(now, told))
+    run = load(tmp_path, "".join(lines))
+    assert account(run).seconds == pytest.approx(
+        {"startup": 10.0, "compile": 20.0, "productive": 240.0, "checkpoint_save": 12.0}, abs=0.01
+    )
+    assert "took longer than" not in said(run)
+
+
 def test_steps_after_the_last_line_with_a_time_have_none(tmp_path):
     ledger = account(load(tmp_path, dated(0) + dated(9) + "".join(step(n) for n in range(9))))
     assert ledger.unknown["R"]

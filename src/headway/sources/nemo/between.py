@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+_MOST: Final = 0.5
+"""Where so many of the steps have a line with a time in front of them, it may be one that each step writes."""
 _ENOUGH: Final = 0.9
 """Where other lines with a time come behind so many of the steps, these have their places between them."""
 
@@ -57,11 +59,35 @@ def between(
     length = np.minimum(np.maximum(took, 0), BOUND // count) * count
     moments = np.maximum.accumulate(moments.astype(np.int64))
     before = np.searchsorted(dated, line) - 1
-    limit = np.append(moments[1:] + NS_PER_S - 1, BOUND)[before]
+    room = np.append(np.diff(moments) + NS_PER_S - 1, BOUND)
+    limit = moments[before] + room[before]
+    ends = _end_there(before, length, moments, room)
     placed, now = np.empty(n, np.int64), 0
-    rows = zip(*(values.tolist() for values in (moments[before], length, again, limit)), strict=True)
-    for place, (begin, own, is_again, end) in enumerate(rows):
+    rows = zip(*(values.tolist() for values in (moments[before], length, again, limit, ends)), strict=True)
+    for place, (begin, own, is_again, end, ends_there) in enumerate(rows):
         if not (is_again and begin <= now + own):  # else a step of its own fits in
-            now = min(max(now + more.get(place, 0), begin) + own, end)
+            free = now + more.get(place, 0)
+            now = min(max(free + own, begin) if ends_there else max(free, begin) + own, end)
         placed[place] = now
     return placed
+
+
+def _end_there(before: Ints, length: Ints, moments: Ints, room: Ints) -> NDArray[np.bool_]:
+    """Return which steps end with the line in front of them that has a time, as where each writes one at its end.
+
+    Else they begin with it at the earliest, as behind an evaluation: which of the two it is tell the lengths of steps,
+    for which there is room between these lines or not.
+
+    Args:
+        before: The last line with a time before each step, by its place, ``(n,)``.
+        length: How long each took [ns].
+        moments: The times of these lines, ``(m,)`` [ns].
+        room: What may lie between each and the next at most, ``(m,)`` [ns].
+    """
+    has = np.diff(before, prepend=-1) > 0
+    if np.count_nonzero(has) < _MOST * len(has):
+        return np.zeros(len(has), bool)
+    begins = np.maximum(length - room[before], 0)[has]
+    both = np.flatnonzero(has[1:] & has[:-1]) + 1
+    ends = np.maximum(length[both] - (moments[before[both]] - moments[before[both - 1]] + NS_PER_S), 0)
+    return has if ends.sum(dtype=float) < begins.sum(dtype=float) else np.zeros(len(has), bool)
