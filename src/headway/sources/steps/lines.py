@@ -2,13 +2,18 @@ r"""What the lines of a training log say, put together: steps, spans, saves, res
 
 A source reads the lines of its format and tells a `StepLines` what each says; at the end it asks for the run:
 
-    log = StepLines("nanogpt", path)
-    for number, line in log.lines():
-        if b"iter " not in line:      # cheap first: most lines say nothing
-            continue
-        said = bare(line)             # without colours and the rank in front
-        log.step(7, line=number, at_ns=log.stamp(said.text, number), took_ns=143_000_000, rank=said.rank)
-    return log.run("name", asked, devices=8)
+    _STEP = re.compile(r"iter (\d+): .* time ([\d.]+)ms")
+
+    def load(self, path, asked):
+        log = StepLines("mine", path)
+        for number, line in log.lines():      # bytes; a source of long logs looks for a mark in them first
+            said = bare(line)                 # a text without colours and the rank in front
+            at = log.stamp(said.text, number) # when it was written, None where it does not say; opens the run, too
+            if found := _STEP.search(said.text):
+                log.step(int(found[1]), line=number, at_ns=at, took_ns=seconds_ns(found[2], 1e-3), rank=said.rank)
+            elif "saved" in said.text:
+                log.saved(log.columns["step"][-1] if len(log) else -1, line=number, at_ns=at)
+        return [log.run("name", asked, devices=8)]
 
 Where most lines are alike but for their digits, `StepLines.read` reads them many at a time, and `StepLines.steps` takes
 what they say; `headway.sources.steps.alike` tells why that says the same.
