@@ -255,14 +255,17 @@ def _called(home: str) -> str:
 
 def _unknown(path: Path, head: bytes, reasons: dict[str, str]) -> SourceError:
     shown = clean(str(path), 4096)
-    said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     if not head:
         return SourceError(f"Cannot read {shown}: it is empty", "Give a file with content", "empty-file", path=shown)
     step = "See docs/sources.md for what can be read"
+    if "begin one with" in reasons.get("table", ""):  # what helps most is said first
+        reasons = {"table": reasons["table"], **reasons}
+        step = "It may be a table: give --mapping FILE that says what its columns mean"
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         step = "It looks like UTF-16: convert it with iconv -f UTF-16 -t UTF-8"
     elif head.startswith((b"\x1f\x8b", b"(\xb5/\xfd", b"PK\x03\x04", b"BZh", b"\xfd7zXZ")):
         step = "It is compressed: unpack it first"
+    said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
     return SourceError(
         f"Cannot read {shown}: no source knows it; {said}", step, "unknown-source", path=shown, reasons=reasons
     )
