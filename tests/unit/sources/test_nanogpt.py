@@ -175,6 +175,18 @@ def test_forms(form, devices, kind, seconds, saved, end, program):
 
 
 @pytest.mark.parametrize(
+    "front", ["trainer-1  | ", "(RayTrainWorker pid=4242) ", "(Worker pid=42, ip=10.0.0.3) ", "   "]
+)
+@pytest.mark.parametrize("form", ["llmc", "nanochat", "litgpt", "build"])
+def test_what_a_program_that_ran_it_puts_in_front_changes_nothing(form, front, tmp_path):
+    text = (SAMPLES / f"nanogpt_{form}.log").read_text()
+    (alone,) = load(tmp_path, text)
+    (run,) = load(tmp_path, "".join(front + line for line in text.splitlines(keepends=True)))
+    for one, other in zip(alone.processes, run.processes, strict=True):
+        assert (one.open, one.events, columns(one.rows)) == (other.open, other.events, columns(other.rows))
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "step {0:4d}/900: train loss 4.367631 ({1}.25 ms)",

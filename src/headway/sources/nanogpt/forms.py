@@ -39,19 +39,23 @@ OTHERS: Final = (
 )  # fmt: skip
 """A line that tells of something else holds one of these."""
 
+BEGIN: Final = r"(?:^|[|)\]:] )\s*"
+"""Where a line's own text begins: at its beginning, or behind what a program that ran this one put in front."""
 EVALUATED: Final = re.compile(r"\bstep (\d{1,18}): train loss \S+ val loss ")
 """nanoGPT: the time is in the iteration of that number."""
 WITHIN: Final = re.compile(r"\bvalidation loss: \d|\bHellaSwag accuracy: \d")
 """build-nanogpt: the time is in the next step."""
 TIMED: Final = re.compile(r"\b(?:iter|step) \d{1,18}: val loss \S+ val time: (\d[^\s]{0,39}?) ?(ms|s)\b")
 """litgpt: with the time that it took."""
-BETWEEN: Final = re.compile(r"^\s*val loss [\d.]+\s*$|\bStep \d+ \| (?:Validation bpb|CORE metric): ")
+BETWEEN: Final = re.compile(BEGIN + r"val loss [\d.]+\s*$|\bStep \d+ \| (?:Validation bpb|CORE metric): ")
 """llm.c and nanochat: between the steps."""
 SAVED: Final = re.compile(
     r"\bWriting checkpoint at step (\d{1,18})|\bSaved model parameters to:? .{0,400}_(\d{1,18})\.pt\b"
 )
 """llm.c, which counts the steps done; nanochat, which counts from 0 and names the next."""
+STARTED: Final = re.compile(r"\btokens per iteration will be\b|\| Parameter +\| Value +\|")
+"""nanoGPT and llm.c, before the first step."""
 ENDED: Final = re.compile(
-    r"^\s*(?:Total training time: [\d.]+m|total average iteration time: [\d.]+ ms|Training time: [\d.]+s)"
+    BEGIN + r"(?:Total training time: [\d.]+m|total average iteration time: [\d.]+ ms|Training time: [\d.]+s)"
 )
 """nanochat, llm.c and litgpt, when all is done."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from headway.clock import NS_PER_S
-from headway.sources.nanogpt.forms import BETWEEN, ENDED, EVALUATED, SAVED, TIMED, UNIT, WITHIN
+from headway.sources.nanogpt.forms import BETWEEN, ENDED, EVALUATED, SAVED, STARTED, TIMED, UNIT, WITHIN
 from headway.sources.nanogpt.trainings import another, share
 from headway.sources.steps import front
 from headway.sources.steps.column import Table
@@ -127,9 +127,9 @@ class Iterations:
             self.marks.append(Mark(number, "evaluation", at_ns))
         elif (saved := self._saved(text)) != _NOTHING:
             self.marks.append(Mark(number, "saved", at_ns, saved))
-        elif "tokens per iteration will be" in text or text.startswith("| Parameter "):
+        elif STARTED.search(text):
             self.marks.append(Mark(number, "banner", at_ns))
-        elif ENDED.match(text) and len(self.rows):
+        elif ENDED.search(text) and len(self.rows):
             self.marks.append(Mark(number, "finished", at_ns))
 
     def _saved(self, text: str) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headway.ledger.history import Run
 from headway.sources.asked import Asked
-from headway.sources.nanogpt.forms import ANY, FORMS, OTHERS, STEPS
+from headway.sources.nanogpt.forms import ANY, BEGIN, FORMS, OTHERS, STEPS
 from headway.sources.nanogpt.iterations import Iterations, Mark
 from headway.sources.nanogpt.speedrun import STOPPED, TIMED, Speedrun
 from headway.sources.steps import front
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from headway.sources.steps.alike import Spans
 
 _LISTED: Final = re.compile(r"\|\s+(\d{1,3})\s+((?:NVIDIA|AMD|Tesla|GeForce)\b[^|]{1,60}?)\s+(?:On|Off|N/A)\s*\|")
-_RANKS: Final = re.compile(r"^\[Gloo\] Rank (\d{1,6}) is connected to (\d{1,6}) peer ranks\. [^:]{1,80}: \2$")
+_RANKS: Final = re.compile(r"\[Gloo\] Rank (\d{1,6}) is connected to (\d{1,6}) peer ranks\. [^:]{1,80}: \2$")
 _SAID: Final = re.compile(
-    r"^\| num_processes +\| (\d{1,6}) +\||\bDistributed world size: (\d{1,6})\b|^Starting with (\d{1,6}) processes\b|"
+    BEGIN + r"(?:\| num_processes +\| (\d{1,6}) +\||Starting with (\d{1,6}) processes\b)|"
+    r"\bDistributed world size: (\d{1,6})\b|"
     r"\bworld_size: ?(\d{1,6})\b|\bdistributed processes registered\. Starting with (\d{1,6}) processes"
 )
-_NAMED: Final = re.compile(r"^\| device +\| (\w[^|]{0,60}?) +\||^GPU: (\w[^|]{0,60}?) \| Peak ")
+_NAMED: Final = re.compile(BEGIN + r"(?:\| device +\| (\w[^|]{0,60}?) +\||GPU: (\w[^|]{0,60}?) \| Peak )")
 _MARKS: Final = (
     *STEPS,
     *OTHERS,
@@ -140,7 +141,7 @@ class _Reader:
             self._listed[int(found[1])] = found[2]
         elif found := _NAMED.search(text):
             self._named.add(found[1] or found[2])
-        elif found := _RANKS.match(text):
+        elif found := _RANKS.search(text):
             rank, peers = int(found[1]), int(found[2])
             self._ranks = max(self._ranks, peers + 1 if rank <= peers else 0)
         elif found := _SAID.search(text):
