@@ -534,7 +534,7 @@ def test_a_job_that_ends_before_it_starts_by_clocks_that_were_put_back(tmp_path,
     other = row.format(f"2024-10-27T{end}:00", elapsed).replace("7", "8", 1)
     found = pool(tmp_path / "sacct", f"{text}{row.format('2024-10-27T02:59:00', 540)}\n{other}\n", zone=zone)
     assert [(job.end_ns - job.start_ns) // 10**9 for job in found.jobs] == [540, elapsed][: 1 + left]
-    assert len(said(found, "forward or back")) == left
+    assert len(said(found, "forward or back")) == (left if zone is None else 0)
     assert len(said(found, "ends before it starts")) == 1 - left
 
 

@@ -13,7 +13,7 @@ from headway.clock import NS_PER_S
 from headway.ledger.jobs import UNTOLD
 from headway.sources.slurm import fields
 from headway.sources.text import LIMIT, clean
-from headway.sources.zone import utc
+from headway.sources.zone import either
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def names(cells: Sequence[bytes]) -> list[bytes]:
 
 
 def moments(cells: Sequence[bytes], zone: tzinfo | None = None) -> tuple[Ints, Which]:
-    """Return moments [ns since the Unix epoch], and which have no zone.
+    """Return moments [ns since the Unix epoch], and which have no zone; one that clocks show twice is unsure.
 
     Args:
         cells: As they are in the table.
@@ -97,7 +97,8 @@ def moments(cells: Sequence[bytes], zone: tzinfo | None = None) -> tuple[Ints, W
     found[read] = np.where(seconds == UNSURE, UNSURE, (seconds - off[read]) * NS_PER_S)
     if zone is not None:
         sure = local & (found != UNSURE)
-        found[sure] = utc(found[sure], zone)
+        before, after = either(found[sure], zone)
+        found[sure] = np.where(after > before, UNSURE, before)
     for at in np.flatnonzero(~read).tolist():
         if cells[at] in _NOTHING:
             found[at] = UNTOLD

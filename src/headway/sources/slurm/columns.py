@@ -13,7 +13,8 @@ import numpy as np
 from headway.clock import NS_PER_S
 from headway.ledger.jobs import UNTOLD
 from headway.sources.slurm import cells, fields
-from headway.sources.slurm.jobs import DEVICES, SLACK_NS, Attempts
+from headway.sources.slurm.clocks import SLACK_NS
+from headway.sources.slurm.jobs import DEVICES, Attempts
 from headway.sources.slurm.rows import Records
 from headway.sources.slurm.table import NAMES, Header
 from headway.sources.text import clean

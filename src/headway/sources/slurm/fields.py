@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from headway.clock import NS_PER_S
@@ -47,6 +48,8 @@ _PIECES: Final = re.compile(r"\[[^\]]*\]|[^\[\]]+")
 _YEARS: Final = (1971, 2100)
 LONGEST_NS: Final = 100 * 366 * 86400 * NS_PER_S
 """A job that took longer is damage."""
+_QUARTER_NS: Final = 900 * NS_PER_S
+"""Clocks are put back at whole quarters of an hour [ns]."""
 _SHORT: Final = 500
 _LONGEST_NAME: Final = 255
 
@@ -143,9 +146,29 @@ class Moments:
             self._days[text[:10]] = moment // NS_PER_S // 86400 * 86400
         return moment if match[2] else self._placed(moment)
 
+    def readings(self, text: str, moment: int | None) -> list[int | None]:
+        """Return what a moment may be, the earlier first: two where clocks of the zone show it twice.
+
+        Args:
+            text: As it is told.
+            moment: What `read` made of it [ns since the Unix epoch].
+        """
+        if self.zone is None or moment is None or not (back := _back_ns(moment // _QUARTER_NS, self.zone)):
+            return [moment]
+        match = _MOMENT.fullmatch(text.strip())
+        return [moment, moment + back] if match and match[2] is None else [moment]
+
     def _placed(self, local_ns: int) -> int:
         """Return what a clock of the zone showed [ns since the Unix epoch]."""
         return local_ns if self.zone is None else utc_of(local_ns, self.zone)
+
+
+@lru_cache(1 << 12)
+def _back_ns(quarter: int, zone: tzinfo) -> int:
+    """Return after how long clocks show a quarter of an hour since the Unix epoch again [ns]; 0: not again."""
+    shown = datetime.fromtimestamp(quarter * 900, UTC).astimezone(zone)
+    before, after = (shown.replace(fold=fold).utcoffset() or timedelta(0) for fold in (0, 1))
+    return 0 if shown.fold else max(round((before - after).total_seconds()), 0) * NS_PER_S
 
 
 def _in_range(moment: datetime) -> int:

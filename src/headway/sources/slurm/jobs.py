@@ -11,7 +11,7 @@ from typing import Final
 from headway.clock import NS_PER_S
 from headway.ledger.jobs import Jobs
 from headway.sources.slurm import attempts as slurm_attempts
-from headway.sources.slurm import fields, gpus
+from headway.sources.slurm import clocks, fields, gpus
 from headway.sources.slurm.aliases import Aliases
 from headway.sources.slurm.arrays import Arrays, Waiting
 from headway.sources.slurm.table import Row, number
@@ -25,7 +25,6 @@ _WHOLE: Final = {
 }  # fmt: skip
 """Columns of which a cell that is cut tells something else."""
 _MOMENTS: Final = ("start", "end", "elapsed", "elapsed_raw")
-SLACK_NS: Final = 2 * NS_PER_S
 _CHANGES_NS: Final = frozenset({1800 * NS_PER_S, 3600 * NS_PER_S, 7200 * NS_PER_S})
 """By how much clocks are put forward or back [ns]."""
 _FEW: Final = 1 << 16
@@ -72,6 +71,7 @@ class Attempts:
         self._next = _FEW
         self._steps: dict[str, _Steps] = {}
         self._arrays = Arrays()
+        self._later = clocks.Later()
         self._left_out: set[str] = set()
         self.last = ""
         self.cluster: str | None = None
@@ -130,7 +130,9 @@ class Attempts:
             fields.whole(row.get(name, ""), column)
         state = self.state(row.get("state", ""))
         submit = self.moments.read(row.get("submit", ""))
-        start, end = self._held(row, state)
+        start, end = self._held(row, state, submit)
+        if self.moments.zone is not None:
+            self._later.add(key, self.moments.read(row.get("start", "")), start)
         milli = self._milli(row)
         if start is not None and submit is not None:
             eligible = self.moments.read(row.get("eligible", ""))
@@ -153,7 +155,7 @@ class Attempts:
         """Return what the state of a job is called."""
         return fields.state(text) or self.word(text.lower()) or "unknown"
 
-    def _held(self, row: Row, state: str) -> tuple[int | None, int | None]:
+    def _held(self, row: Row, state: str, submit: int | None = None) -> tuple[int | None, int | None]:
         """Return when a job got its devices and gave them back [ns since the Unix epoch]."""
         start, end = self.moments.read(row.get("start", "")), self.moments.read(row.get("end", ""))
         elapsed = _elapsed(row)
@@ -163,6 +165,9 @@ class Attempts:
         if "start" not in row and elapsed:
             end = elapsed if end is None else end
             start = end - elapsed
+        else:
+            starts = self.moments.readings(row.get("start", ""), start)
+            start, end = clocks.held(starts, self.moments.readings(row.get("end", ""), end), submit, elapsed)
         if start is None:
             return None, end
         if end is None:
@@ -185,7 +190,7 @@ class Attempts:
 
     def _checked(self, start: int, end: int, elapsed: int | None) -> int:
         """Return when a job ended, where Elapsed says otherwise than End."""
-        if elapsed is None or abs(end - start - elapsed) <= SLACK_NS:
+        if elapsed is None or abs(end - start - elapsed) <= clocks.SLACK_NS:
             return end
         self.counts["moved"] += 1
         return start + elapsed if abs(end - start - elapsed) in _CHANGES_NS else end
@@ -261,6 +266,7 @@ class Attempts:
         self._once()
         self.kept, n_in_arrays = self.aliases.shown(self.kept, self._arrays)
         self.counts["repeated"] += n_in_arrays
+        self._later.correct(self.kept)
         self._once()
         for array, n_tasks in list(self._arrays.left(self.kept, [*self._steps, *self._left_out])):
             milli = min(n_tasks * array.milli, 1000 * fields.MOST_DEVICES)
