@@ -202,6 +202,31 @@ def test_time_that_each_step_leaves_between_the_lines_is_no_step(apart, tmp_path
     assert ledger.seconds["unaccounted"] == pytest.approx(19 * (apart - 2.0))
 
 
+@pytest.mark.parametrize("after", range(1, 6))
+@pytest.mark.parametrize("beside", [True, False])
+def test_time_round_a_save_that_no_seconds_tell_of_is_no_step(after, beside, tmp_path):
+    lines, second = [], 0.0
+    for number in range(40):
+        second += 3.0 + 4.5 * (number > 4 and number % 5 == after - 1)
+        lines.append(line(second, step(number, 3.0)))
+        if number % 5 == 4:
+            waited = f"Waited 0.001 seconds for step {number} to finish before starting checkpointing."
+            lines += [line(second, waited)] if beside else []
+            second += 2.0
+            lines.append(line(second, f"Saved a checkpoint at step {number}."))
+    _, ledger = of(tmp_path, lines)
+    last = 0 if beside else 2  # nothing tells when the last save began
+    expected = {"productive": 120, "checkpoint_save": 16 - last, "unaccounted": 7 * 4.5}
+    assert {name: ledger.seconds[name] for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("every", [9, 10, 12])
+def test_steps_that_are_handed_over_ahead_of_a_save_are_whole(every, tmp_path):
+    _, ledger = of(tmp_path, ahead(41, every))
+    assert ledger.seconds["productive"] == pytest.approx(82, abs=0.2)
+    assert "unaccounted" not in ledger.seconds
+
+
 def test_a_save_of_the_first_step_is_told_before_its_line(tmp_path):
     saved = line(42, "Saved a checkpoint at step 0.")
     lines = [line(0, "System Information: Jax Version: 0.7"), saved, line(42, step(0, 30.0)), line(44, step(1, 12.0))]

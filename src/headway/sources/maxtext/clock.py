@@ -208,8 +208,9 @@ class OnClock:
 
         What passed between two lines beyond the seconds is of the step as far as the seconds of the next two lines
         are longer than what passed before them, each such second counted once. At the beginning, where steps are handed
-        over before any has ended, and at the end, where nothing tells those seconds, a step may have been as long as
-        usual; beside something else, which waits for the devices, as long as two and a half.
+        over before any has ended, at the end, where nothing tells those seconds, and beside something else, which waits
+        for the devices, a step may have been as long as usual, and longer by what the next two were shorter than usual,
+        or by what the log says that the program waited for a step.
 
         Args:
             own: What passed between its line and the one before, less what else was done there [ns].
@@ -219,19 +220,20 @@ class OnClock:
         """
         n = len(own)
         near = ~plain
-        near[:-1] |= ~plain[1:]
-        near[:-2] |= ~plain[2:]
-        least = np.where(near, 2 * self._usual + self._usual // 2, 0)
-        edge = ~goes_on
-        for later in range(1, _LATE):
-            edge[later:] |= ~goes_on[:-later]
+        for away in range(1, _LATE + 1):
+            near[away:] |= ~plain[:-away]
+            if away < _LATE:
+                near[:-away] |= ~plain[away:]
+        edge = near.copy()
         edge[-_LATE:] = True
-        least = np.where(edge, np.maximum(least, self._usual), least)
+        least = np.where(edge, self._usual, 0)
         seconds = np.maximum(np.where(self._seconds == UNKNOWN, own, self._seconds), least)
         beyond = own - seconds
         enough = np.maximum(seconds, self._usual) // _LITTLE
         spare = np.where(plain, np.maximum(-beyond, 0), 0)
+        spare = np.where(near & goes_on, np.maximum(spare, self._usual - own), spare)
         found: dict[int, int] = {}
+        waited = self._waited()
         for place in np.flatnonzero(goes_on & (beyond > enough)).tolist():
             left = int(beyond[place])
             for other in ((place - 2, place - 1) if late else ()) + (place + 1, place + 2):
@@ -239,9 +241,24 @@ class OnClock:
                     used = min(left, int(spare[other]))
                     spare[other] -= used
                     left -= used
+            more = waited.get(place, 0) - (int(beyond[place]) - left)
+            left -= min(left, max(more, 0))
             if left > enough[place]:
                 found[place] = max(int(own[place]) - left, 0)
         return found
+
+    def _waited(self) -> dict[int, int]:
+        """Return by the line of a step before which it did how long the program waited for one to be saved [ns]."""
+        waited: dict[int, int] = {}
+        since: dict[int, int] = {}
+        for one, place in zip(self._told, self._places(), strict=True):
+            if one.kind in STARTS:
+                since.clear()
+            elif one.kind == "waits":
+                since.setdefault(one.step, one.at)
+            elif one.kind == "checkpoint_save begins":
+                waited[place] = max(waited.get(place, 0), one.at - since.pop(one.step, one.at))
+        return waited
 
     def _between(self) -> tuple[dict[int, list[Told]], dict[int, int], set[int], dict[int, int]]:
         """Pair what began and ended.
