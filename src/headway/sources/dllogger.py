@@ -35,7 +35,7 @@ _PRINTED: Final = re.compile(
 )
 """What DLLogger prints where nothing else was asked for: its steps in the forms of NVIDIA's examples."""
 _PRINTED_LINE: Final = re.compile(
-    rb"\bDLL \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? - (?:[^\r\n:]{0,60}: \d+ |)"
+    rb"DLL \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)? - (?:[^\r\n:]{0,60}: \d+ |)"
     rb"(?:[A-Za-z]{1,20} )?(?:Iteration: \d+ |epoch +\d+ \| iter +\d+/\d+ \||[\[(]\d+, \d+[\])] )"
 )
 _VALUE: Final = re.compile(r"(?<!\S)(\S{1,80}) : (-?[\d.]{1,40}(?:[eE][+-]?\d{1,4})?)(?: (ms)\b)?(?!\S)")

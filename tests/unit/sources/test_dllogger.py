@@ -144,3 +144,11 @@ def test_an_epoch_of_no_sense_is_left_out_and_said(tmp_path):
     run = load(tmp_path, attempt(0, 0, 5) + told(20, 20, 1 << 70, 3) + told(21, 21, -1, 3) + attempt(20, 5, 1))
     assert sum(process.rows.step.size for process in run.processes) == 6
     assert "no step, left out" in " ".join(run.warnings)
+
+
+@pytest.mark.parametrize("name", ["dllogger.json", "dllogger_printed.log"])
+@pytest.mark.parametrize("colour", ["\x1b[32m", "\x1b[0;1m", "\x1b[m"])
+def test_a_colour_right_before_a_line_changes_nothing(name, colour, tmp_path):
+    text = (SAMPLES / name).read_text()
+    wanted, found = (load(tmp_path, each) for each in (text, colour + text.replace("\n", "\n" + colour)))
+    assert account(found).seconds == account(wanted).seconds

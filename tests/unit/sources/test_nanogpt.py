@@ -325,3 +325,11 @@ def test_a_step_of_no_time_is_said(tmp_path):
     text = (SAMPLES / "nanogpt_nanochat.log").read_text().replace("dt: 251.00ms", "dt: -1ms", 1)
     (run,) = load(tmp_path, text)
     assert "no step, left out" in said(run)
+
+
+@pytest.mark.parametrize("name", ["nanogpt.log", "nanogpt_build.log", "nanogpt_llmc.log", "nanogpt_nanochat.log"])
+@pytest.mark.parametrize("colour", ["\x1b[32m", "\x1b[0;1m", "\x1b[m"])
+def test_a_colour_right_before_a_line_changes_nothing(name, colour, tmp_path):
+    text = (SAMPLES / name).read_text()
+    wanted, found = (load(tmp_path, each) for each in (text, colour + text.replace("\n", "\n" + colour)))
+    assert [account(run).seconds for run in found] == [account(run).seconds for run in wanted]

@@ -339,3 +339,11 @@ def test_ordinary_lines_are_read_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(steplines, "_FEW", 1)
     monkeypatch.setattr(nemo._Reader, "_step", None)
     assert told(path) == expected
+
+
+@pytest.mark.parametrize("name", ["nemo.log", "nemo_bars.log"])
+@pytest.mark.parametrize("colour", ["\x1b[32m", "\x1b[0;1m", "\x1b[m"])
+def test_a_colour_right_before_a_line_changes_nothing(name, colour, tmp_path):
+    text = (SAMPLES / name).read_text()
+    wanted, found = (load(tmp_path, each) for each in (text, colour + text.replace("\n", "\n" + colour)))
+    assert account(found).seconds == account(wanted).seconds

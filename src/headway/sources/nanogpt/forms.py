@@ -24,12 +24,12 @@ FORMS: Final = (_NANOGPT, _LITGPT, _TABLED)
 """Of nanoGPT, of litgpt, of llm.c, build-nanogpt and nanochat; the groups ``planned``, ``percent``, ``mfu`` and
 ``share`` are of some alone."""
 ANY: Final = re.compile(
-    rb"\biter \d+: [^\r\n]{0,200}?\btime:? [\d.]+m?s\b|\biter \d+ step \d+[ :][^\r\n]{0,200}?\biter time: [\d.]+ ?ms\b|"
-    rb"\bstep +\d+(?:/\d+)?(?: \([\d.]+%\))?(?: ?\||:) ?(?:train )?loss\b[^\r\n]{0,200}?"
-    rb"(?:\bdt: ?|[|(] ?(?:took )?)[\d.]+ ?ms\b|"
-    rb"\bstep:\d+/\d+ [^\r\n]{0,200}?\btrain_time: ?[\d.]+m?s\b"
+    rb"iter(?<![a-ln-zA-Z\d_]iter) (?:\d+: [^\r\n]{0,200}?\btime:? [\d.]+m?s\b|"
+    rb"\d+ step \d+[ :][^\r\n]{0,200}?\biter time: [\d.]+ ?ms\b)|"
+    rb"step(?<![a-ln-zA-Z\d_]step)(?: +\d+(?:/\d+)?(?: \([\d.]+%\))?(?: ?\||:) ?(?:train )?loss\b[^\r\n]{0,200}?"
+    rb"(?:\bdt: ?|[|(] ?(?:took )?)[\d.]+ ?ms\b|:\d+/\d+ [^\r\n]{0,200}?\btrain_time: ?[\d.]+m?s\b)"
 )
-"""A line of any form, a speedrun's too."""
+"""A line of any form, a speedrun's too; right in front of its first word may be a colour, which ends with an m."""
 STEPS: Final = (b"iter ", b"train_time:", b"dt: ", b" ms")
 """A line of such a form holds one of these."""
 OTHERS: Final = (

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _TIMING: Final = b"train_step_timing in s"
 _ANY: Final = re.compile(
-    rb"\b(?:Training epoch|Epoch) \d+, iteration \d+/\d+(?: \||:)[^\r\n]{0,600}?\btrain_step_timing in s: [\d.]|"
-    rb"\bEpoch \d+: [^\r\n]{0,600}?\btrain_step_timing in s=[\d.]"
+    rb"(?:Training epoch|Epoch) \d+, iteration \d+/\d+(?: \||:)[^\r\n]{0,600}?\btrain_step_timing in s: [\d.]|"
+    rb"Epoch \d+: [^\r\n]{0,600}?\btrain_step_timing in s=[\d.]"
 )
 _STEP: Final = re.compile(r"\b(?:Training epoch|Epoch) (\d{1,9}), iteration (\d{1,18})/\d{1,18}(?: \||:) ")
 _GLOBAL: Final = re.compile(r"\bglobal_step: (\d{1,18})(?= |$)")
