@@ -361,6 +361,52 @@ def test_loops_of_links_end(tmp_path):
     assert len(load(tmp_path / "r")[0].processes) == 1
 
 
+def test_links_to_logs_elsewhere_are_not_followed_and_named(tmp_path):
+    root, run = tmp_path / "root", tmp_path / "root" / "r"
+    write(run / "a0-r0", opened(), step(1))
+    write(tmp_path / "elsewhere" / "a1-r0", opened("a1"), step(2))
+    (run / "a1-r0").symlink_to(tmp_path / "elsewhere" / "a1-r0")
+    (run / "a2-r0").symlink_to(tmp_path / "gone")
+    (root / "other").symlink_to(tmp_path / "elsewhere")
+    (root / "latest").symlink_to("r")
+    (found,) = load(root)
+    assert [process.open.attempt for process in found.processes] == ["a0"]
+    assert found.warnings == tuple(
+        f"{link} is a link, which is not followed" for link in (run / "a1-r0", run / "a2-r0", root / "other")
+    )
+    (followed,) = Follower(root).poll()
+    assert (len(followed.processes), followed.warnings) == (1, found.warnings)
+    assert len(load(root / "other")[0].processes) == len(load(run / "a1-r0")[0].processes) == 1
+    assert len(load_all([run, run / "a1-r0"])[0].processes) == 2
+
+
+def test_a_folder_of_nothing_but_links_is_an_error_that_names_them(tmp_path):
+    write(tmp_path / "elsewhere" / "r" / "a0-r0", opened())
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "r").symlink_to(tmp_path / "elsewhere" / "r")
+    with pytest.raises(SourceError, match=r"r \(a link, which is not followed\)"):
+        load(tmp_path / "root")
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "steps.npy"])
+def test_a_file_of_a_log_that_is_a_link_is_not_followed_unless_it_was_given(tmp_path, name):
+    folder = write(tmp_path / "root" / "r" / "a0-r0", opened(), step(1))
+    (folder / "steps.npy").write_bytes(header(PHASES, 3) + rows_of(0, 3).tobytes())
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    other = {"events.jsonl": "steps.npy", "steps.npy": "events.jsonl"}[name]
+    for path in (tmp_path / "root", tmp_path / "root" / "r", folder, folder / other):
+        (run,) = load(path)
+        assert sum(len(process.rows) for process in run.processes) == (0 if name == "events.jsonl" else 1)
+        said = [*run.warnings, *(text for process in run.processes for text in process.warnings)]
+        assert any(f"a0-r0/{name}: " in text and "it is a link, which is not followed" in text for text in said)
+    live = [text for run in Follower(tmp_path / "root").poll() for text in run.processes[0].warnings]
+    assert any("it is a link" in text for text in live) == (name == "steps.npy")  # without an open line there is no run
+    (run,) = load(folder / name)
+    assert len(run.processes[0].rows) == 4
+    assert not run.processes[0].warnings
+
+
 def append(path, data):
     with path.open("ab") as file:
         file.write(data)

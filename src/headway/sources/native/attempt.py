@@ -42,6 +42,7 @@ class Attempt:
         path: Its folder.
         events: The name of its events' file.
         steps: The name of its rows' file; None where only events are read.
+        given: The name of the file that the reader gave, which may be a link; empty where it was the folder.
 
     Attributes:
         path: Its folder.
@@ -50,15 +51,15 @@ class Attempt:
         is_launch: Whether a launcher wrote it.
     """
 
-    def __init__(self, path: Path, events: str = jsonl.NAME, steps: str | None = npy.NAME) -> None:
+    def __init__(self, path: Path, events: str = jsonl.NAME, steps: str | None = npy.NAME, given: str = "") -> None:
         self.path = path
         self.source = path if steps else path / events
         self.name = clean(path.name)
         self.is_launch = path.name.endswith(LAUNCH)
         self._columns = Columns()
         label = f"{self.name}/" if steps else ""
-        self._events = jsonl.EventFile(path / events, label + clean(events), self._columns)
-        self._steps = npy.StepFile(path / steps, label + steps, self._columns) if steps else None
+        self._events = jsonl.EventFile(path / events, label + clean(events), self._columns, follow=given == events)
+        self._steps = npy.StepFile(path / steps, label + steps, self._columns, follow=given == steps) if steps else None
 
     @property
     def run_name(self) -> str:

@@ -65,18 +65,18 @@ class Follower:
             return self._reloaded()
         runs = []
         for found in native.find(self.path):
-            logs = [self._polled(path) for path in found.attempts]
+            logs = [self._polled(path, found.path) for path in found.attempts]
             runs.append(native.assemble(found, logs, self._devices, final=False))
         return sorted((run for run in runs if run.processes), key=lambda run: (run.name, run.path))
 
-    def _polled(self, path: Path) -> Attempt:
+    def _polled(self, path: Path, given: Path) -> Attempt:
         log = self._logs.get(path)
         if log is not None and log.is_another():
             self._gone_bytes += log.bytes_read
             self._gone_rows += log.rows_read
             log = None
         if log is None:
-            log = self._logs[path] = native.attempt_at(path)
+            log = self._logs[path] = native.attempt_at(path, given)
             log.poll(through=True)
         else:
             log.poll()

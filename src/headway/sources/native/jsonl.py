@@ -27,6 +27,12 @@ _decoder = msgspec.json.Decoder(AnyEvent)
 class EventFile:
     """An ``events.jsonl`` that is read as it grows; its steps go into columns.
 
+    Args:
+        path: Where it is.
+        label: What it is called in messages.
+        columns: What its steps are put into.
+        follow: Whether it may be a link: the one that the reader gave may.
+
     Attributes:
         path: Where it is.
         opens: Its open lines; the first counts.
@@ -35,8 +41,9 @@ class EventFile:
         bytes_read: Everything that was read of it [bytes].
     """
 
-    def __init__(self, path: Path, label: str, columns: Columns) -> None:
+    def __init__(self, path: Path, label: str, columns: Columns, *, follow: bool = True) -> None:
         self.path = path
+        self._follow = follow
         self.opens: list[Open] = []
         self.events: list[AnyEvent | Unknown] = []
         self.offset = 0
@@ -52,7 +59,7 @@ class EventFile:
     def poll(self) -> None:
         """Read the lines that are new; an unfinished last one waits."""
         try:
-            with regular(self.path) as fd:
+            with regular(self.path, follow=self._follow) as fd:
                 while data := self._read(fd):
                     if not self._take(data):
                         break

@@ -73,14 +73,21 @@ def read_header(file: BinaryIO) -> Header:
 class StepFile:
     """A ``steps.npy`` that is read as it grows.
 
+    Args:
+        path: Where it is.
+        label: What it is called in messages.
+        columns: What its rows are put into.
+        follow: Whether it may be a link: the one that the reader gave may.
+
     Attributes:
         path: Where it is.
         n_read: Rows that are done with: up to the last whole one, torn ones before it included.
         bytes_read: Everything that was read of it [bytes].
     """
 
-    def __init__(self, path: Path, label: str, columns: Columns) -> None:
+    def __init__(self, path: Path, label: str, columns: Columns, *, follow: bool = True) -> None:
         self.path = path
+        self._follow = follow
         self.n_read = 0
         self.bytes_read = 0
         self._label = label
@@ -92,6 +99,7 @@ class StepFile:
         self._torn = Complaints(label, "record")
         self._tail: tuple[int, int] | None = None
         self._trouble = ""
+        self._is_closed = False
 
     def poll(self, *, through: bool) -> None:
         """Read what is new.
@@ -101,14 +109,14 @@ class StepFile:
                 whole, which is where its writer is.
         """
         try:
-            with regular(self.path) as fd:
+            with regular(self.path, follow=self._follow) as fd:
                 self._open(fd)
                 self._read_new(fd, through=through)
-            self._trouble = ""
+            self._trouble, self._is_closed = "", False
         except FileNotFoundError:
             self._trouble = "it is gone" if self._header else ""
         except OSError as error:
-            self._trouble = reason(error)
+            self._trouble, self._is_closed = reason(error), True
         except ValueError as error:
             self._trouble = str(error)
 
@@ -120,7 +128,7 @@ class StepFile:
         """
         kept = f"; {self._n_whole} whole records kept"
         found = [f"{sentence}{kept}" for sentence in self._torn.sentences()]
-        if self._trouble and (final or self._header or self._size):
+        if self._trouble and (final or self._is_closed or self._header or self._size):
             found.append(f"{self._label}: it cannot be read, {self._trouble}{kept}")
         elif final and self._header:
             found += [f"{self._label}: {cut}{kept}" for cut in self._end(self._header)]

@@ -31,11 +31,13 @@ class Found:
         path: What to call it in messages: its folder, or the one file or attempt that was given.
         name: Its name where its log tells none.
         attempts: The folders of its attempts, in the order of their names.
+        links: Those that are links, which are not followed.
     """
 
     path: Path
     name: str
     attempts: tuple[Path, ...]
+    links: tuple[Path, ...] = ()
 
 
 class Native:
@@ -93,7 +95,9 @@ class Opened:
         """Return both as one run, each of their logs once."""
         logs = {os.path.realpath(log.source): log for log in (*other.logs, *self.logs)}
         home = Path(self.key[0])
-        found = Found(home, home.name, (*self.found.attempts, *other.found.attempts)) if home.is_dir() else self.found
+        attempts = (*self.found.attempts, *other.found.attempts)
+        links = dict.fromkeys(link for link in (*self.found.links, *other.found.links) if link not in attempts)
+        found = Found(home, home.name, attempts, tuple(links)) if home.is_dir() else self.found
         return Opened(found, tuple(logs.values()))
 
 
@@ -101,7 +105,7 @@ def open_at(path: Path) -> list[Opened]:
     """Return the runs at a path with their logs, read to their ends."""
     result = []
     for found in find(path):
-        logs = tuple(attempt_at(folder) for folder in found.attempts)
+        logs = tuple(attempt_at(folder, found.path) for folder in found.attempts)
         for log in logs:
             log.poll(through=True)
             log.finish()
@@ -116,39 +120,53 @@ def find(path: Path) -> list[Found]:
         return [Found(path, _parent_name(path.parent) if whole else path.stem, (path.parent if whole else path,))]
     if holds_log(path):
         return [Found(path, _parent_name(path), (path,))]
-    inside = _folders(path)
-    here = _run(path, inside)
-    return [here] if here else [run for folder in inside if (run := _run(folder, _folders(folder)))]
+    inside, links = _folders(path)
+    if here := _run(path, inside, links):
+        return [here]
+    runs = [run for folder in inside if (run := _run(folder, *_folders(folder)))]
+    left_out = _elsewhere(links, [run.path for run in runs])
+    return [replace(run, links=(*run.links, *left_out)) if run is runs[0] else run for run in runs]
 
 
 def below(path: Path) -> Path | None:
     """Return the first folder in a folder at which runs are found; None where there is none."""
-    return next((folder for folder in _folders(path)[:_FOLDERS_TRIED] if find(folder)), None)
+    return next((folder for folder in _folders(path)[0][:_FOLDERS_TRIED] if find(folder)), None)
 
 
-def _run(path: Path, inside: Sequence[Path]) -> Found | None:
+def _run(path: Path, inside: Sequence[Path], links: Sequence[Path]) -> Found | None:
     if not any(holds_log(folder) for folder in inside):
         return None
-    attempts = [folder for folder in inside if holds_log(folder) or (named_as_attempt(folder) and not _folders(folder))]
-    return Found(path, Path(os.path.abspath(path)).name, tuple(attempts))  # noqa: PTH100  keeps a symlink's own name
+    attempts = [
+        folder for folder in inside if holds_log(folder) or (named_as_attempt(folder) and not _folders(folder)[0])
+    ]
+    name = Path(os.path.abspath(path)).name  # noqa: PTH100  keeps a symlink's own name
+    return Found(path, name, tuple(attempts), _elsewhere(links, [path, *attempts]))
+
+
+def _elsewhere(links: Sequence[Path], folders: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the links that do not lead to one of some folders, which are read where they lie."""
+    there = {os.path.realpath(folder) for folder in folders} if links else set()
+    return tuple(link for link in links if os.path.realpath(link) not in there)
 
 
 def _parent_name(attempt: Path) -> str:
     return Path(os.path.abspath(attempt)).parent.name  # noqa: PTH100
 
 
-def _folders(path: Path) -> list[Path]:
-    """Return the folders in a folder, in the order of their names; none where it cannot be listed."""
+def _folders(path: Path) -> tuple[list[Path], list[Path]]:
+    """Return the folders in a folder, and the links in it but those to files; none where it cannot be listed."""
     try:
         with os.scandir(path) as entries:
-            return sorted(path / entry.name for entry in entries if _is_folder(entry))
+            found = sorted(entries, key=lambda entry: entry.name)
+            folders = [path / entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+            return folders, [path / entry.name for entry in found if entry.is_symlink() and not _is_file(entry)]
     except OSError:
-        return []
+        return [], []
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_dir()
+        return entry.is_file()
     except OSError:  # a loop of symbolic links
         return False
 
@@ -160,9 +178,16 @@ def _is_event(line: bytes) -> bool:
         return False
 
 
-def attempt_at(path: Path) -> Attempt:
-    """Return the log of one attempt; the path is its folder, or its only file."""
-    return Attempt(path) if path.is_dir() else Attempt(path.parent, path.name, None)
+def attempt_at(path: Path, given: Path) -> Attempt:
+    """Return the log of one attempt.
+
+    Args:
+        path: Its folder, or its only file.
+        given: What the reader gave: a file of it may be a link then, and the others may not.
+    """
+    if path.is_dir():
+        return Attempt(path, given=given.name if given.parent == path else "")
+    return Attempt(path.parent, path.name, None, path.name)
 
 
 def assemble(found: Found, logs: Sequence[Attempt], devices: int | None, *, final: bool) -> Run:
@@ -175,7 +200,7 @@ def assemble(found: Found, logs: Sequence[Attempt], devices: int | None, *, fina
         final: Whether the files are complete; else their ends are still being written.
     """
     processes: list[Process] = []
-    warnings: list[str] = []
+    warnings = [f"{clean(str(link), 4096)} is a link, which is not followed" for link in found.links]
     logs = sorted(logs, key=lambda log: (log.is_launch, *log.identity()))
     chosen: list[Attempt] = []
     launches: list[Process] = []
