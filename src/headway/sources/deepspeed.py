@@ -51,7 +51,8 @@ _ACCUMULATED: Final = re.compile(r"--gradient_accumulation_steps[ =](\d{1,9})")
 _EXITS: Final = re.compile(r"Process (\d{1,10}) exits successfully")
 _SAVED: Final = re.compile(r"Checkpoint (?:\S*?global_step)?(\d{1,18}) is (?:ready|commit)")
 _LOADED: Final = re.compile(r"\bLoad(?:ing|ed) checkpoint from \S*?global_step(\d{1,18})")
-_EVALUATES: Final = re.compile(r"(?:^|\*\s*)(?:running )?evaluat(?:ing|ion)\b", re.IGNORECASE)
+_EVALUATES: Final = re.compile(r"(?:^|[*\]]\s*)(?:running )?(?:evaluating|evaluation(?! *\.{2}))\b", re.IGNORECASE)
+"""Where it begins, or what a logger or asterisks are in front of; a line of dots behind it is a setting's."""
 _FAILED: Final = (b"exits with return code", b"Killing subprocess")
 _OTHERS: Final = (
     b"world_size", b"world size", b"train_batch_size", b"exits successfully", b"global_step", b"is ready now",

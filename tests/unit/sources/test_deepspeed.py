@@ -70,3 +70,24 @@ def test_a_timer_that_tells_of_little_of_a_step_is_named(speed, said, tmp_path):
 def test_of_a_few_lines_the_timer_is_believed(tmp_path):
     run = load(tmp_path / "log", [HEAD] + [timer(n, 3 * n, 320.0) for n in (10, 20, 30)])
     assert not any("its timer says" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "Evaluating",
+        "***** Running evaluation *****",
+        f"{front(31)}[train.py:88:evaluate] Evaluating",
+        f"{front(31)}[logging.py:96:log_dist] [Rank 0] Evaluating on the validation set",
+        f"[rank0]:{front(31)}[train.py:88:main] Running Evaluation",
+    ],
+)
+def test_a_line_that_says_evaluating_is_of_an_evaluation(says, tmp_path):
+    lines = [HEAD, timer(10, 30, 32 / 3), says, timer(20, 70, 32 / 3), timer(30, 100, 32 / 3)]
+    assert account(load(tmp_path / "log", lines, devices=1)).seconds["evaluation"] == 10
+
+
+@pytest.mark.parametrize("says", ["  evaluation ................... steps", " evaluation_interval .......... 10"])
+def test_a_setting_is_no_evaluation(says, tmp_path):
+    lines = [HEAD, timer(10, 30, 32 / 3), f"{front(31)}[config.py:944:print] {says}", timer(20, 70, 32 / 3)]
+    assert "evaluation" not in account(load(tmp_path / "log", lines, devices=1)).seconds
