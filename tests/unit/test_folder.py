@@ -436,3 +436,17 @@ def test_trainings_of_mlperf_that_ran_beside_each_other_are_several(tmp_path):
     assert [run.name for run in load(tmp_path / "results", devices=8)] == ["result_1", "result_10"]
     (run,) = load(tmp_path / "ranks", devices=8)
     assert any("tells the same job" in text for text in run.warnings)
+
+
+def test_power_logs_where_a_training_looks_for_its_own_are_not_left_aside(tmp_path):
+    (tmp_path / "result_0.txt").write_text(mllog(0))
+    power = tmp_path / "power" / "result_0" / "node_0.txt"
+    power.parent.mkdir(parents=True)
+    readings = [
+        {"key": "power_reading", "value": 100.0, "time_ms": 1_700_000_000_000 + 500 * n, "metadata": {}}
+        for n in range(9)
+    ]
+    power.write_text("".join(f":::MLLOG {json.dumps(reading)}\n" for reading in readings))
+    (run,) = load(tmp_path)
+    assert run.energy_j == pytest.approx(300.0)  # from run_start to run_stop
+    assert not [text for text in run.warnings if "left aside" in text]

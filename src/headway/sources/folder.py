@@ -216,7 +216,10 @@ class Folder:
         return found
 
     def _attach(self, power: list[Path]) -> None:
-        """Give the MLPerf run the energy that the power logs beside it tell."""
+        """Give the MLPerf run the energy that power logs tell which do not lie where it looks for its own."""
+        logs = [Path(one.path) for one in self._found if isinstance(one, Run) and one.source == "mlperf"]
+        own = {log.parent / "power" / log.stem for log in logs}
+        power = [path for path in power if path.parent not in own]
         lacking = [
             (place, one)
             for place, one in enumerate(self._found)

@@ -132,7 +132,7 @@ def unreadable(path: Path, error: OSError | ValueError) -> SourceError:
         step = "Give a file, or the folder of a run"
         return SourceError(f"Cannot read {shown}: {error}", step, "not-a-file", path=shown)
     why = files.reason(error) if isinstance(error, OSError) else clean(str(error))
-    return SourceError(f"Cannot read {shown}: {why}", "Make it readable", "unreadable-path", path=shown)
+    return SourceError(f"Cannot read {shown}: {why}", files.next_step(error), "unreadable-path", path=shown)
 
 
 def _near(path: Path) -> str:
