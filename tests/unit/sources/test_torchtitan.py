@@ -214,6 +214,34 @@ def test_a_line_behind_another_that_has_no_end_has_its_own_time(tmp_path):
     assert ledger.seconds == pytest.approx({"evaluation": 2, "productive": 8, "below_peak": 12})
 
 
+@pytest.mark.parametrize("front", ["[titan]", "[rank0]:[titan]", "\x1b[31m[titan]"])
+def test_lines_that_are_glued_together_are_each_read(front, tmp_path):
+    lines = [line(0, "Training starts at step 1", front), *(step(10 * n, n, front=front) for n in range(1, 30))]
+    expected, _ = of(tmp_path, lines)
+    for place in range(len(lines) - 1):
+        glued = [*lines[:place], lines[place].rstrip("\n") + lines[place + 1], *lines[place + 2 :]]
+        run, ledger = of(tmp_path, glued)
+        assert run.processes[0].rows.end.tolist() == expected.processes[0].rows.end.tolist()
+        assert run.warnings == expected.warnings
+        assert ledger.attempts == 1
+
+
+def test_of_glued_lines_each_is_of_its_own_rank(tmp_path):
+    lines = [line(0, "Training starts at step 1", "[rank0]:[titan]")]
+    for n in range(1, 5):
+        both = step(10 * n, n, front="[rank0]:[titan]").rstrip("\n") + step(10 * n, n, front="[rank1]:[titan]")
+        lines += [both] if n == 2 else both.replace("%[rank1]", "%\n[rank1]").splitlines(keepends=True)
+    run, ledger = of(tmp_path, lines)
+    assert "steps are told by 2 ranks" in said(run)
+    assert ledger.steps.executed == 4
+
+
+def test_a_step_that_another_line_cuts_off_is_named(tmp_path):
+    torn = step(20, 2)[:70] + step(30, 3)
+    run, _ = of(tmp_path, [line(0, "Training starts at step 1"), step(10, 1), torn, step(40, 4)])
+    assert "line 3 is no step, left out (it is torn)" in said(run)
+
+
 def test_evaluations_of_ranks_that_do_not_say_who_they_are_are_one(tmp_path):
     lines = [line(0.001 * k, "Training starts at step 1") for k in range(4)]
     for text in (step, evaluated, step):

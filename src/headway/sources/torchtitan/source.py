@@ -8,6 +8,7 @@ from array import array
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -60,7 +61,10 @@ _MESH: Final = re.compile(r"\bdevice mesh with parallelism: (.{1,200})")
 _OLD_MESH: Final = re.compile(r"\bBuilding \d-D device mesh with \[[^\]]{0,200}\], \[([\d, ]{1,60})\]")
 _DEGREE: Final = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d{1,7})\b")
 _CAPACITY: Final = re.compile(r"\b[A-Z]{2,8} capacity: (.{1,80}?) with [\d.]+GiB memory")
-_FRONT: Final = "[titan] "
+_FRONT: Final = re.compile(r"\[titan\] ")
+_RANK: Final = re.compile(r"\[(?:rank ?|default)(\d{1,7})\]: ?\Z")
+_LONGEST_RANK: Final = 24
+_BEGUN: Final = re.compile(r" - +step: *\d")
 _ELASTIC: Final = re.compile(r".{0,8}?[DIWEF](\d\d)(\d\d) (\d\d:\d\d:\d\d\.\d{1,6}) +\d{1,10} torch/distributed/")
 """What torchrun writes itself: a time that names no year."""
 _DAY: Final = 86400 * NS_PER_S
@@ -115,7 +119,7 @@ def _learn(line: bytes) -> Spans | None:
     """Return where step, mfu, rank and the parts of the time are; see `headway.sources.steps.lines.StepLines.read`."""
     if not _says(line):
         return () if ending(line) is None else None
-    if line.count(_FRONT.encode()) > 1 or (found := _PLAIN.match(line)) is None:
+    if line.count(b"[titan] ") > 1 or (found := _PLAIN.match(line)) is None:
         return None
     names = ("step", "mfu", "rank", "year", "month", "day", "hour", "minute", "second")
     return (*(found.span(name) if found[name] else (0, 0) for name in names), (0, 0))
@@ -153,28 +157,52 @@ class _Log:
 
     def _take(self, line: bytes, number: int) -> None:
         """Read a line that may tell of something."""
-        said = bare(line)
-        text = said.text[max(said.text.rfind(_FRONT), 0) :]  # it may be glued to a line of another's
+        text, rank = bare(line)
+        places = [found.start() for found in _FRONT.finditer(text)]
+        if len(places) > 1 or (places and places[0]):
+            self._glued(text, [*places, len(text)], rank, number)
+        else:
+            self._one(text, rank, number)
+
+    def _glued(self, text: str, places: list[int], rank: int, number: int) -> None:
+        """Read lines that are glued together, or to one of another's.
+
+        Args:
+            text: All of them.
+            places: Where each begins, and the end.
+            rank: Who says the first, and the others where they don't say it themselves.
+            number: The line's number.
+        """
+        for begin, end in pairwise(places):
+            some = text[begin:end]
+            if _says(some.encode()):
+                whose = _RANK.search(text, max(begin - _LONGEST_RANK, 0), begin)
+                self._one(some, int(whose[1]) if whose else rank, number)
+                if end < len(text) and _BEGUN.search(some) and not _STEP.search(some):
+                    self.steps.bad.add("no step, left out", number, "it is torn")
+
+    def _one(self, text: str, rank: int, number: int) -> None:
+        """Read what may tell of something."""
         at = self.steps.stamp(text, number)
         self.last = when = self.last if at is None else at
         if found := _STEP.search(text):
-            self.told.extend((when, number, int(found[1]), said.rank))
+            self.told.extend((when, number, int(found[1]), rank))
             share = _share(found[2])
             is_cut = math.isnan(share) and number == self.steps.unended
             self.mfu.append(self.mfu[-1] if is_cut and self.mfu else share)
         elif found := _VALIDATED.search(text):
-            self.rare.append(Told(when, number, "evaluation", int(found[1]), -1, said.rank))
+            self.rare.append(Told(when, number, "evaluation", int(found[1]), -1, rank))
         elif found := _STARTS.search(text):
-            self.rare.append(Told(when, number, "starts", int(found[1]), 0, said.rank))
+            self.rare.append(Told(when, number, "starts", int(found[1]), 0, rank))
         elif found := _SAVED.search(text):
             took = seconds_ns(found[2]) or 0
-            self.rare.append(Told(when, number, "checkpoint_save", 0, took, said.rank, is_staged=bool(found[1])))
+            self.rare.append(Told(when, number, "checkpoint_save", 0, took, rank, is_staged=bool(found[1])))
         elif found := _WRITTEN.search(text):
-            self.rare.append(Told(when, number, "written", int(found[1]), 0, said.rank))
+            self.rare.append(Told(when, number, "written", int(found[1]), 0, rank))
         elif found := _LOADED.search(text):
-            self.rare.append(Told(when, number, "checkpoint_restore", 0, seconds_ns(found[1]) or 0, said.rank))
+            self.rare.append(Told(when, number, "checkpoint_restore", 0, seconds_ns(found[1]) or 0, rank))
         elif found := _LAST.search(text):
-            self.rare.append(Told(when, number, "last", int(found[1]), 0, said.rank))
+            self.rare.append(Told(when, number, "last", int(found[1]), 0, rank))
         elif " death signal, shutting down" in text or _ELASTIC.match(text):
             self._of_launcher(text, number, when)
         else:
