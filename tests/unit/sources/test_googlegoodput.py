@@ -333,3 +333,13 @@ def test_a_number_of_too_many_digits_is_left_out_and_reading_goes_on(tmp_path):
     (run,) = read(tmp_path, text.encode())
     assert account(run).steps.executed == 9
     assert any("malformed" in warning for warning in run.warnings)
+
+
+@pytest.mark.parametrize("inside", ['{"a":[\n', '{"a":[{"b":1},\n'])
+def test_entries_inside_each_other_are_not_read_over_and_over(tmp_path, inside):
+    entries, _ = attempt(T0, range(10))
+    text = json.dumps(entries)[:-1] + ",\n" + inside * 5000 + "@,\n" + json.dumps(entry(job_end_time=T0 + 300)) + "]"
+    (run,) = read(tmp_path, text.encode())
+    assert account(run).steps.executed == 10
+    assert run.processes[0].events[-1].reason == "finished"
+    assert any("left out with all that begins inside these" in warning for warning in run.warnings)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headway.sources import files
+from headway.sources.again import Again
 from headway.sources.text import Complaints
 
 STEP: Final = "step_start"
@@ -135,12 +136,14 @@ def _text(path: Path) -> Iterator[str]:
 def _objects(pieces: Iterator[str], bad: Complaints) -> Iterator[tuple[int, Any]]:
     """Yield the objects in a text one after the other, whatever lies between; what is broken is passed over."""
     text, at, more = "", 0, True
-    line, counted = 1, 0
+    line, counted, gone = 1, 0, 0
+    again = Again()
     while True:
         if more and len(text) - at < _PIECE:
             piece = next(pieces, None)
             more = piece is not None
             line += text.count("\n", counted, at)
+            gone += at
             text, at, counted = text[at:] + (piece or ""), 0, 0
             continue
         at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it matches anything
@@ -159,7 +162,9 @@ def _objects(pieces: Iterator[str], bad: Complaints) -> Iterator[tuple[int, Any]
             odd = not isinstance(error, msgspec.ValidationError)  # then nothing was read, and `at` stands still
             bad.add("no entry, left out", line, "its JSON is malformed" if odd else str(error))
             if odd:
-                following = _NEXT.search(text, at + 1)
+                following = _NEXT.search(text, again.after(text, at, error, gone))
+                if again.skipped:
+                    bad.add("broken as many before it, left out with all that begins inside these", line)
                 at = following.end() - 1 if following else len(text)
             continue
         yield line, entry

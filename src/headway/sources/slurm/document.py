@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from headway.sources import files
+from headway.sources.again import Again, is_cut
 from headway.sources.slurm import fields
 from headway.sources.slurm.table import SACCT, SINFO, SQUEUE, Row
 from headway.sources.text import Complaints
@@ -20,6 +21,8 @@ _FIRST_KEY: Final = re.compile(r'\{\s*("[^"]{1,100}")\s*:')
 _PIECE: Final = 1 << 20
 _MOST: Final = 1 << 24
 """A longer record is none [characters]."""
+_LONGEST_BEGIN: Final = 1000
+"""How long the beginning of a record is at most [characters]."""
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -96,41 +99,84 @@ def _rest(text: str, pieces: Iterator[str]) -> str:
 def _objects(path: Path, complaints: Complaints, see: Callable[[str], None]) -> Iterator[Mapping[str, Any]]:
     """Yield the objects of the list; where one is damaged, reading goes on at the next that begins as the first."""
     pieces = _pieces(path, complaints)
-    text, at = "", 0
+    text = ""
     while not (opened := _LIST.search(text)):
         more = next(pieces, None)
         if more is None or len(text) > _MOST:
             return
         text += more
     _see(text[: opened.start()].rstrip().rstrip(",") + "}", see)
-    at, number = opened.end(), 0
-    begin: re.Pattern[str] | None = None
-    while True:
-        at = _past(text, at)
-        if text.startswith("]", at):
-            _see("{" + _rest(text[at + 1 :], pieces).lstrip().removeprefix(","), see)
-            return
-        if begin is None and (key := _FIRST_KEY.match(text, at)):
-            begin = re.compile(rf"\{{\s*{re.escape(key[1])}\s*:")
-        try:
-            value, at = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError) as error:
-            text, at = text[at:], 0
-            if len(text) < _MOST and (more := next(pieces, None)) is not None:
-                text += more
-                continue
-            number += 1
-            complaints.add("no record, left out", number, str(error) if text.strip() else "the file is cut before it")
-            again = begin.search(text, 1) if begin else None
-            if again is None:
+    values = _Values(text[opened.end() :], pieces, complaints)
+    yield from values
+    if values.closed:
+        _see("{" + _rest(values.text[values.at + 1 :], pieces).lstrip().removeprefix(","), see)
+
+
+class _Values:
+    """The objects of a list one by one, from where it is opened.
+
+    Attributes:
+        text: What is known of the list and is still to be read, from `at` on.
+        closed: Whether its end is at `at`.
+    """
+
+    def __init__(self, text: str, pieces: Iterator[str], complaints: Complaints) -> None:
+        self.text, self.at, self.closed = text, 0, False
+        self._pieces = pieces
+        self._complaints = complaints
+        self._gone = 0
+        self._again = Again()
+        self._begin: re.Pattern[str] | None = None
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        number = 1
+        while True:
+            self.at = _past(self.text, self.at)
+            self.closed = self.text.startswith("]", self.at)
+            if self.closed:
                 return
-            at = again.start()
-            continue
-        number += 1
-        if isinstance(value, dict):
-            yield value
-        else:
-            complaints.add("no record, left out", number, "it is no object")
+            if self._begin is None and (key := _FIRST_KEY.match(self.text, self.at)):
+                self._begin = re.compile(rf"\{{\s*{re.escape(key[1])}\s*:")
+            try:
+                value, self.at = _DECODER.raw_decode(self.text, self.at)
+            except (ValueError, RecursionError) as error:
+                if is_cut(self.text, error) and len(self.text) - self.at < _MOST and self._read(self.at):
+                    self.at = 0
+                    continue
+                if not self._finds_next(number, error):
+                    return
+            else:
+                if isinstance(value, dict):
+                    yield value
+                else:
+                    self._complaints.add("no record, left out", number, "it is no object")
+            number += 1
+
+    def _read(self, begin: int) -> bool:
+        """Read more text and forget what is before a place; return whether there is more."""
+        more = next(self._pieces, None)
+        if more is None:
+            return False
+        self.text = self.text[begin:] + more
+        self._gone += begin
+        return True
+
+    def _finds_next(self, number: int, error: Exception) -> bool:
+        """Go on to where a record begins after one that is broken, and return whether one does."""
+        known = self.at < len(self.text)
+        self._complaints.add("no record, left out", number, str(error) if known else "the file is cut before it")
+        start = self._again.after(self.text, self.at, error, self._gone)
+        if self._again.skipped:
+            self._complaints.add("broken as many before it, left out with all that begins inside these", number)
+        while self._begin:
+            if found := self._begin.search(self.text, start):
+                self.at = found.start()
+                return True
+            start = max(start, len(self.text) - _LONGEST_BEGIN)
+            if not self._read(start):
+                return False
+            start = 0
+        return False
 
 
 def _past(text: str, at: int) -> int:
