@@ -342,3 +342,17 @@ def test_the_launcher_of_deepspeed_tells_of_the_end(says, reason, tmp_path):
     run = load(tmp_path / "log", lines)
     assert [event.reason for event in run.processes[0].events if isinstance(event, Close)] == [reason]
     assert account(run).seconds["shutdown"] == pytest.approx(5)
+
+
+@pytest.mark.parametrize("loads", [[], timer("load-checkpoint", 3.2)])
+def test_a_program_that_begins_again_does_not_overlap_the_one_before(loads, tmp_path):
+    def whole(n, second):  # its clock tells whole seconds
+        return iteration(n, int(second), 0.3).replace(".000000]", "]")
+
+    lines = ["using world size: 8", *(whole(n, 10 + 0.3 * n) for n in range(1, 10))]
+    lines += ["using world size: 8", " loading checkpoint from /c at iteration 2", *loads]
+    run = load(tmp_path / "log", [*lines, *(whole(n, 50 + 0.3 * n) for n in range(3, 20))])
+    ledger = account(run)
+    assert ledger.attempts == 2
+    assert not any("overlap" in warning for warning in [*run.warnings, *ledger.warnings])
+    assert ledger.seconds.get("checkpoint_restore", 0) == (8 * 3.2 if loads else 0)

@@ -119,8 +119,14 @@ class _Building:
         for attempt in attempts:
             attempt.start, attempt.end = start[attempt.first : attempt.last], lines.at[attempt.first : attempt.last]
             for mark in attempt.marks:
-                if mark.place > attempt.first:  # the end of the line before may have got a fraction of a second
-                    mark.at = max(mark.at, int(lines.at[mark.place - 1]))
+                if not mark.place:
+                    continue
+                before = int(lines.at[mark.place - 1])  # it may have got a fraction of a second
+                late = before - (mark.at - max(mark.took, 0))
+                if mark.place > attempt.first:
+                    mark.at = max(mark.at, before)
+                elif 0 < late < NS_PER_S:  # no attempt begins before the one before it has ended
+                    mark.at += late
 
     def _refine(self, lines: Lines, total: Ints, firsts: set[int]) -> None:
         """Give times in whole seconds the fraction that the lengths of steps tell: each within its second."""
