@@ -10,6 +10,7 @@ from headway.errors import SourceError
 from headway.ledger.account import account
 from headway.sources import files
 from headway.sources.asked import Asked
+from headway.sources.googlegoodput import source as goodput
 from headway.sources.googlegoodput.source import GoogleGoodput
 
 T0 = 1_700_000_000.0
@@ -343,3 +344,39 @@ def test_entries_inside_each_other_are_not_read_over_and_over(tmp_path, inside):
     assert account(run).steps.executed == 10
     assert run.processes[0].events[-1].reason == "finished"
     assert any("left out with all that begins inside these" in warning for warning in run.warnings)
+
+
+def test_each_attempt_is_asked_only_for_its_own_kinds_of_events(tmp_path, monkeypatch):
+    asked = []
+    pair = goodput.pair
+    monkeypatch.setattr(goodput, "pair", lambda *both: asked.append(both) or pair(*both))
+    entries = []
+    for number in range(50):
+        begin = T0 + 1000 * number
+        entries.append(entry(job_start_time=begin))
+        for side, at in (("start", 10), ("end", 15 + number), ("end", 900)):
+            name = f"custom_badput_event_{side}_time"
+            entries.append(entry(custom_badput_event_type=f"kind {number}", **{name: begin + at}))
+    random.Random(1).shuffle(entries)
+    (run,) = read(tmp_path, lines(entries))
+    spans = [[event for event in process.events if getattr(event, "category", "")] for process in run.processes]
+    assert [[span.category for span in some] for some in spans] == [[f"custom:kind {n}"] for n in range(50)]
+    assert [(some[0].end - some[0].start) // 10**9 for some in spans] == [5 + n for n in range(50)]
+    assert len(asked) < 50 * 10
+
+
+def test_warnings_of_many_attempts_are_counted(tmp_path):
+    entries = []
+    for number in range(150):
+        entries.append(entry(job_start_time=T0 + 100 * number))
+        entries.append(entry(custom_badput_event_type="x", custom_badput_event_end_time=T0 + 100 * number + 9))
+    (run,) = read(tmp_path, lines(entries))
+    assert len(run.warnings) == 101
+    assert run.warnings[-1].endswith("50 more warnings are not shown")
+
+
+def test_what_is_said_of_one_run_is_not_said_of_another(tmp_path):
+    lone = entry("one", custom_badput_event_type="x", custom_badput_event_end_time=T0 + 9)
+    entries = [entry("one", job_start_time=T0), lone, *attempt(T0, range(5), job="two")[0]]
+    one, two = read(tmp_path, lines(entries))
+    assert [len(one.warnings), len(two.warnings)] == [1, 0]

@@ -52,6 +52,8 @@ CUSTOM: Final = {
     **dict.fromkeys(("checkpoint_load", "checkpoint_restore", "restore_checkpoint"), "checkpoint_restore"),
 }
 """Custom badput events whose names say what they are; the type is compared in lower case."""
+_MOST_SAID: Final = 100
+"""Of a run so many warnings are shown."""
 LOADING: Final = "custom:data_loading"
 
 
@@ -174,13 +176,14 @@ class _Job:
 
     def run(self, name: str, path: Path, warnings: list[str], devices: int | None) -> Run:
         """Return the run of this job."""
+        warnings = [*warnings]
         if devices is None:
-            warnings = [*warnings, "the number of devices is not in the log and 1 is counted; give it with --devices"]
+            warnings.append("the number of devices is not in the log and 1 is counted; give it with --devices")
         if self.fewer:
             active, total = min(self.fewer, key=lambda pair: pair[0] / pair[1])
             often = sum(self.fewer.values())
             said = f"{often} entries tell of fewer slices at work than there are, of {active:g} of {total:g} or more"
-            warnings = [*warnings, f"{said}: all devices are counted throughout"]
+            warnings.append(f"{said}: all devices are counted throughout")
         all_times = {name: once(_column(times)) for name, times in self.moments.items()}
         customs = {kind: (once(_column(starts)), once(_column(ends))) for kind, (starts, ends) in self.customs.items()}
         number, at = map(_column, self.steps)
@@ -190,6 +193,7 @@ class _Job:
         self.saves.sort(key=lambda span: span.start)
         saved = np.array([span.start for span in self.saves], np.int64)
         begins = _begins(all_times, [*customs.values()], at, saved, warnings)
+        customs_of = _by_attempt(customs, begins)
         processes = []
         for place, begin in enumerate(begins):
             until = begins[place + 1] if place + 1 < len(begins) else BOUND
@@ -197,7 +201,7 @@ class _Job:
             attempt = _Attempt(
                 begin,
                 {name: _within(times, begin, until) for name, times in all_times.items()},
-                {kind: tuple(_within(times, begin, until) for times in both) for kind, both in customs.items()},
+                customs_of.get(place, {}),
                 (number[low:high], at[low:high]),
                 self.saves[slice(*some.tolist())],
                 until,
@@ -208,6 +212,8 @@ class _Job:
             )  # fmt: skip
             processes.append(attempt.process(opened))
             warnings += [f"{opened.attempt}: {sentence}" for sentence in attempt.warnings]
+        if len(warnings) > _MOST_SAID:
+            warnings[_MOST_SAID:] = [f"of this run {len(warnings) - _MOST_SAID} more warnings are not shown"]
         return Run(name, GoogleGoodput.name, tuple(processes), clean(str(path), 4096), tuple(warnings))
 
 
@@ -218,6 +224,20 @@ def _column(times: array[int]) -> Ints:
 def _within(times: Ints, begin: int, until: int) -> Ints:
     low, high = np.searchsorted(times, [begin, until])
     return times[low:high]
+
+
+def _by_attempt(customs: dict[str, tuple[Ints, Ints]], begins: list[int]) -> dict[int, dict[str, tuple[Ints, Ints]]]:
+    """Return by attempt and kind the starts and ends of custom events, of those kinds that it has."""
+    found: dict[int, dict[str, tuple[Ints, Ints]]] = {}
+    since = np.array(begins, np.int64)
+    for kind, both in customs.items():
+        cuts = [since.searchsorted(times, "right") - 1 for times in both]
+        for place in np.unique(np.concatenate(cuts)).tolist():
+            starts, ends = (
+                times[slice(*which.searchsorted([place, place + 1]))] for times, which in zip(both, cuts, strict=True)
+            )
+            found.setdefault(place, {})[kind] = starts, ends
+    return found
 
 
 def _begins(
