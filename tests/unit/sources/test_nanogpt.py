@@ -321,6 +321,27 @@ def test_compile_and_evaluation_of_a_first_iteration_lie_one_after_the_other(tmp
         assert found[0][0] - process.open.wall_ns == 20 * 10**9
 
 
+@pytest.mark.parametrize("clock", [True, False])
+def test_a_first_iteration_that_goes_back_has_its_compile_in_its_own_attempt(tmp_path, clock):
+    lines, now = [], 0
+    for begin, last in ((0, 15), (30, 24)):
+        now += begin
+        for n in range(last):
+            took = 1 + 8 * (n % 10 == 0) + 12 * (n == 0)
+            now += took
+            front = ZONED.format(now // 60, now % 60) if clock else ""
+            lines += [f"{front}validation loss: 2.1\n"] * (n % 10 == 0)
+            lines.append(
+                f"{front}step {n} | loss: 2.0 | lr 1e-4 | norm: 1.0 | dt: {1000 * took:.2f}ms | tok/sec: 1.0\n"
+            )
+    (run,) = load(tmp_path, "".join(lines))
+    found = [[e.category for e in p.events if isinstance(e, Span)] for p in run.processes]
+    assert [sorted(names) for names in found] == [["compile", *["evaluation"] * n] for n in (2, 3)]
+    seconds = account(run).seconds
+    assert (seconds.get("recovery", 0), seconds.get("shutdown", 0)) == (30 * clock, 0)
+    assert "from which step an attempt continued" in said(run)
+
+
 def test_a_step_of_no_time_is_said(tmp_path):
     text = (SAMPLES / "nanogpt_nanochat.log").read_text().replace("dt: 251.00ms", "dt: -1ms", 1)
     (run,) = load(tmp_path, text)

@@ -230,26 +230,44 @@ class _Telling:
         longer = zip(evals[more].tolist(), beyond[more].tolist(), first[more].tolist(), strict=True)
         told = [(place, index, 0, False) for index, place in enumerate(places)]
         told += [(place, len(places), ns, is_first) for place, ns, is_first in longer]
-        done = 0
+        done, again = 0, False
         for place, index, ns, is_first in [*sorted(told), (n, -1, 0, False)]:
             some = slice(done, place)
             self.log.steps(step[some], line=line[some], at=at[some], took=own[some], rank=rank[some])
             done = place
             if ns:
-                number, rest, begin = int(line[place]), ns, int(at[place]) - int(own[place])
-                for name, length in _split(ns, evaluation, first=is_first):
-                    rest -= length  # each before the next, the last before the iteration's own time
-                    until = None if at[place] == UNKNOWN else begin - rest
-                    self.log.span(name, line=number, took_ns=length, at_ns=until, inferred=True)
+                again |= self._begins_again(rows, place, ns)
+                self._beyond(rows, place, _split(ns, evaluation, first=is_first))
             elif index >= 0:
                 before = int(step[place]) if place < n else int(step[-1]) + 1 if n else 0
                 self._mark(self.marks[index], before)
+        if again:
+            self.log.warnings.append(
+                "the log does not say from which step an attempt continued: all from its first on count as done again"
+            )
         if lost is not None:  # the one takes the place of the other
             for part in parts(n):
                 np.frombuffer(self.mfu, np.int64)[part] = np.rint(lost[part] * own[part])
             self.log.waits["below_peak"] = self.mfu
         if n and 0 <= final[-1] <= step[-1]:
             self.log.close("finished", line=max([int(line[-1]), *(mark.number for mark in self.marks)]) + 1)
+
+    def _begins_again(self, rows: dict[str, Ints], place: int, ns: int) -> bool:
+        """Note that a program began, at the latest with what an iteration that goes back took beyond its own time."""
+        step, at, rank = rows["step"], rows["at"], rows["rank"]
+        if not place or step[place] >= step[place - 1] or rank[place] != rank[place - 1]:
+            return False
+        begun = max(int(at[place]) - int(rows["took"][place]) - ns, int(at[place - 1]))
+        self.log.banner(line=int(rows["line"][place]), at_ns=None if at[place] == UNKNOWN else begun)
+        return True
+
+    def _beyond(self, rows: dict[str, Ints], place: int, spans: list[tuple[str, int]]) -> None:
+        """Lay what an iteration took beyond its own time before that, one after the other."""
+        begin = int(rows["at"][place]) - int(rows["took"][place]) - sum(ns for _, ns in spans)
+        for name, ns in spans:
+            begin += ns
+            until = None if rows["at"][place] == UNKNOWN else begin
+            self.log.span(name, line=int(rows["line"][place]), took_ns=ns, at_ns=until, inferred=True)
 
     def _mark(self, mark: Mark, before: int) -> None:
         line, at_ns = mark.number, mark.at_ns
