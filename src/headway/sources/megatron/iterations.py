@@ -96,15 +96,17 @@ def many(log: Log, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
     took_ns = np.rint(took * NS_PER_S).astype(np.int64)
     log.steps.steps(iteration.astype(np.int64), line=numbers, at=at, took=took_ns, rank=ranks(rank))
     log.started = None
-    others = np.flatnonzero(iteration != iteration[-1])
-    log.told(int(iteration[-1]), len(iteration) - (int(others[-1]) + 1 if len(others) else 0))
+    n_last = 1
+    while n_last < len(iteration) and iteration[-n_last - 1] == iteration[-1]:
+        n_last += 1
+    log.told(int(iteration[-1]), n_last)
     if np.isfinite(samples).any():
         log.samples = int(samples[np.isfinite(samples)][-1])
     if np.isfinite(world).any():
         log.devices = max(log.devices or 1, int(np.nanmax(world)))
-    lost = np.nan_to_num([skipped, nan]).astype(np.int64)
-    if len(places := np.flatnonzero(lost.any(0))):
-        log.lost.extend(places + len(log.steps) - len(numbers), *lost[:, places])
+    if len(places := np.flatnonzero((skipped > 0) | (nan > 0))):
+        lost = np.nan_to_num([skipped[places], nan[places]]).astype(np.int64)
+        log.lost.extend(places + len(log.steps) - len(numbers), *lost)
     return True
 
 
