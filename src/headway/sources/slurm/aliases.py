@@ -69,7 +69,7 @@ class Aliases:
             tasks = [name for name in found if "_[" not in name]
             ran = start[place] != UNTOLD
             if tasks and (ran or len(tasks) == len(found)):
-                told[place] = tasks[-1]
+                told[place] = max(tasks)
             elif not ran:
                 out.append(place)
         if told or out:

@@ -49,6 +49,7 @@ class _Told:
         submit, start, end, eligible, elapsed: In nanoseconds, as Slurm has them.
         local: Which of the moments that count have no zone.
         timed: Which name a beginning or an end.
+        raws: By place, the raw number of those that are shown as another, as UTF-8.
     """
 
     odd: Which
@@ -67,6 +68,7 @@ class _Told:
     elapsed: Ints
     local: Which
     timed: Which
+    raws: Mapping[int, bytes]
 
     def __post_init__(self) -> None:
         length, ended = self.end - self.start, self.ran & (self.end != UNTOLD)
@@ -147,8 +149,12 @@ class Columns:
             before = self._clusters[header.cluster.encode("utf-8", "surrogatepass")]
             ids = [before + ident for ident in ids] if before else ids
 
-        if {"job", "raw"} <= named.keys():
-            self._alias(cells.bare(columns[named["raw"]]), shown, ids)
+        raws: dict[int, bytes] = {}
+        if {"job", "raw"} <= named.keys() and self._attempts.aliases.wanted:
+            pairs = enumerate(zip(cells.bare(columns[named["raw"]]), shown, ids, strict=True))
+            raws = {
+                at: ident.removesuffix(one) + raw for at, (raw, one, ident) in pairs if raw != one and raw.isdigit()
+            }
 
         def placed(name: str, known: Mapping[bytes, int]) -> Ints:
             found = columns[named[name]] if name in named else repeat(b"", n)
@@ -165,7 +171,7 @@ class Columns:
         told = _Told(
             odd, ids, cells.names(columns[named["name"]]) if "name" in named else [b""] * n,
             (states // 3, user, account, partition), states % 3, milli, bare, sliced, others,
-            submit, start, end, eligible, elapsed, local, timed,
+            submit, start, end, eligible, elapsed, local, timed, raws,
         )  # fmt: skip
         told.local = moments["submit"][1] | moments["start"][1] | moments["end"][1]
         told.local |= moments["eligible"][1] & told.ran & (submit != UNTOLD)
@@ -174,6 +180,8 @@ class Columns:
     def _count(self, told: _Told, *, has_sizes: bool) -> None:
         """Count what the records tell that are not odd."""
         sure, attempts = ~told.odd, self._attempts
+        aliased = [at for at in told.raws if sure[at]]
+        attempts.aliases.add_columns([told.raws[at] for at in aliased], [told.ids[at] for at in aliased])
         attempts.timed |= bool((sure & told.timed).any())
         attempts.moments.local |= bool((sure & told.local).any())
         lives = sure & told.ran & (told.end == UNTOLD) & (told.elapsed != UNTOLD)
@@ -214,16 +222,6 @@ class Columns:
             told.names[part],
         )
         self._attempts.rest()
-
-    def _alias(self, raws: Sequence[bytes], shown: Sequence[bytes], ids: Sequence[bytes]) -> None:
-        """Note what jobs are shown as that have another raw number; before each may stand its cluster."""
-        if not self._attempts.aliases.wanted:
-            return
-        differs = [at for at, raw in enumerate(raws) if raw != shown[at] and raw.isdigit()]
-        if differs:
-            before = [ids[at].removesuffix(shown[at]) for at in differs]
-            raws = [raws[at] for at in differs]
-            self._attempts.aliases.add_columns(list(map(bytes.__add__, before, raws)), [ids[at] for at in differs])
 
     def _state(self, cell: bytes) -> int:
         """Return the place of a job's state, times three, and which kind of state it is."""

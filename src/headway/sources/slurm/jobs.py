@@ -143,7 +143,7 @@ class Attempts:
             self.word(row.get(column, "")) for column in ("user", "account", "partition", "name")
         )
         labels = (state, user, account, partition)
-        if (raw := row.get("raw", "")).isdecimal() and raw != number(row):
+        if (raw := row.get("raw", "")).isdecimal() and raw.isascii() and raw != number(row):
             self.aliases.add(self.key(raw, row.get("cluster", "")), key)
         if state in fields.WAITING and "_[" in key:
             self._arrays.add(Waiting(key, milli, submit, labels, name).of(number(row)))
