@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -340,6 +341,20 @@ def test_a_first_iteration_that_goes_back_has_its_compile_in_its_own_attempt(tmp
     seconds = account(run).seconds
     assert (seconds.get("recovery", 0), seconds.get("shutdown", 0)) == (30 * clock, 0)
     assert "from which step an attempt continued" in said(run)
+
+
+@pytest.mark.parametrize("turns", [1, 5, 10**6])
+@pytest.mark.parametrize("form", ["nanogpt", "nanogpt_llmc", "nanogpt_nanochat", "nanogpt_litgpt", "nanogpt_build"])
+def test_what_several_ranks_tell_counts_once(form, turns, tmp_path):
+    lines = (SAMPLES / f"{form}.log").read_text().splitlines(keepends=True)
+    (alone,) = load(tmp_path, "".join(lines))
+    some = [lines[begin : begin + turns] for begin in range(0, len(lines), turns)]
+    told = "".join(f"[rank{rank}]: {line}" for few in some for rank in (1, 0, 2) for line in few)
+    (run,) = load(tmp_path, told)
+    assert account(run).amounts_ns == account(alone).amounts_ns
+    assert len(run.processes) == 1
+    of_one, of_several = ([re.sub(r"\d+", "N", text) for text in each.warnings] for each in (alone, run))
+    assert [text for text in of_several if "ranks" not in text] == of_one
 
 
 def test_a_step_of_no_time_is_said(tmp_path):

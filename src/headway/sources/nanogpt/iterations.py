@@ -17,7 +17,7 @@ from headway.sources.nanogpt.forms import BETWEEN, ENDED, EVALUATED, SAVED, STAR
 from headway.sources.nanogpt.trainings import another, share
 from headway.sources.steps import front
 from headway.sources.steps.column import Table
-from headway.sources.steps.columns import UNKNOWN, parts, search
+from headway.sources.steps.columns import UNKNOWN, counting, parts, search
 from headway.sources.steps.lines import LONGEST, StepLines, seconds_ns
 from headway.sources.text import clean
 
@@ -41,6 +41,7 @@ class Mark(NamedTuple):
         at_ns: When it was written.
         step: The step through which all was saved; None: the one before the next that is told.
         took_ns: How long it took [ns].
+        rank: Who says it.
     """
 
     number: int
@@ -48,6 +49,15 @@ class Mark(NamedTuple):
     at_ns: int | None = None
     step: int | None = None
     took_ns: int | None = None
+    rank: int = -1
+
+
+class _Evaluated(NamedTuple):
+    """An evaluation whose time is in an iteration: that one's number, and the line that tells of it."""
+
+    step: int
+    number: int
+    at_ns: int | None
 
 
 @dataclass
@@ -58,6 +68,8 @@ class Iterations:
 
     Attributes:
         log: What they are told to: those of the first training, where there are several.
+        evaluated: By rank, the evaluation that no iteration with its time came after yet.
+        last: The iteration that was told last.
         trainings: What the lines of each training are told to, in the order of the log.
     """
 
@@ -65,8 +77,7 @@ class Iterations:
     rows: Table = field(default_factory=lambda: Table("line", "step", "took", "at", "rank", "evaluated", "final"))
     mfu: array[int] = field(default_factory=lambda: array("q"))
     marks: list[Mark] = field(default_factory=list)
-    evaluated: int = -1
-    evaluated_in: tuple[int, int | None] = (0, None)
+    evaluated: dict[int, _Evaluated] = field(default_factory=dict)
     last: int = -1
     trainings: list[StepLines] = field(default_factory=list)
 
@@ -77,7 +88,8 @@ class Iterations:
         if took is None or step >= 1 << 61:
             self.log.bad.add("no step, left out", number, f"its time is {clean(said['took'], 40)!r}")
             return
-        evaluated, final = self.evaluated in {step, _NEXT}, -1
+        who = rank if rank in self.evaluated else -1
+        evaluated, final = who in self.evaluated and self.evaluated[who].step in {step, _NEXT}, -1
         if planned := said.get("planned"):
             final = int(planned) - (said["percent"] is not None)
         self.rows.append((number, step, took, UNKNOWN if at_ns is None else at_ns, rank, evaluated, final))
@@ -91,70 +103,74 @@ class Iterations:
         else:
             self.mfu.frombytes(_FLOAT.pack(mfu))
         if evaluated:
-            self.evaluated = -1
+            del self.evaluated[who]
 
     def extend(self, numbers: Ints, values: list[NDArray[np.float64]]) -> bool:
         """Read the lines of many iterations, as learned; return whether all make sense."""
         step, took = values[0].astype(np.int64), values[1] * 1e-3
         if took.max() > LONGEST / NS_PER_S or (at := self.log.stamps(values[6:])) is None:
             return False
-        evaluated = np.zeros(len(step), bool) if self.evaluated == _NEXT else step == self.evaluated
-        evaluated[:1] |= self.evaluated == _NEXT
-        evaluated[int(np.argmax(evaluated)) + 1 :] = False
-        if evaluated.any():
-            self.evaluated = -1
+        rank, evaluated = front.ranks(values[5]), np.zeros(len(step), bool)
+        for who, told in list(self.evaluated.items()):
+            which = (rank == who) | (who < 0)
+            if told.step != _NEXT:
+                which &= step == told.step
+            if which.any():
+                evaluated[np.argmax(which)] = True
+                del self.evaluated[who]
         own = np.rint(took * NS_PER_S).astype(np.int64)
         planned = np.isfinite(values[3])
         final = np.where(planned, np.where(planned, values[3], 0) - np.isfinite(values[4]), -1).astype(np.int64)
-        self.rows.extend(numbers, step, own, at, front.ranks(values[5]), evaluated.view(np.int8), final)
+        self.rows.extend(numbers, step, own, at, rank, evaluated.view(np.int8), final)
         self.mfu.frombytes((values[2] / 100).data.cast("B"))
         self.last = int(step[-1])
         return True
 
-    def other(self, text: str, number: int, at_ns: int | None) -> None:
+    def other(self, text: str, number: int, at_ns: int | None, rank: int) -> None:
         """Read another line."""
         if found := EVALUATED.search(text):
-            self._untimed()
-            self.evaluated, self.evaluated_in = int(found[1]), (number, at_ns)
+            self._untimed(rank)
+            self.evaluated[rank] = _Evaluated(int(found[1]), number, at_ns)
         elif WITHIN.search(text):
-            if self.evaluated != _NEXT:
-                self._untimed()
-            self.evaluated, self.evaluated_in = _NEXT, (number, at_ns)
+            if rank in self.evaluated and self.evaluated[rank].step != _NEXT:
+                self._untimed(rank)
+            self.evaluated[rank] = _Evaluated(_NEXT, number, at_ns)
         elif found := TIMED.search(text):
             took_ns = seconds_ns(found[1], UNIT[found[2]])
-            self.marks.append(Mark(number, "evaluation", at_ns, took_ns=took_ns))
+            self.marks.append(Mark(number, "evaluation", at_ns, took_ns=took_ns, rank=rank))
         elif BETWEEN.search(text):
-            self.marks.append(Mark(number, "evaluation", at_ns))
-        elif (saved := self._saved(text)) != _NOTHING:
-            self.marks.append(Mark(number, "saved", at_ns, saved))
+            self.marks.append(Mark(number, "evaluation", at_ns, rank=rank))
+        elif (saved := self._saved(text, rank)) != _NOTHING:
+            self.marks.append(Mark(number, "saved", at_ns, saved, rank=rank))
         elif STARTED.search(text):
-            self.marks.append(Mark(number, "banner", at_ns))
+            self.marks.append(Mark(number, "banner", at_ns, rank=rank))
         elif ENDED.search(text) and len(self.rows):
-            self.marks.append(Mark(number, "finished", at_ns))
+            self.marks.append(Mark(number, "finished", at_ns, rank=rank))
 
-    def _saved(self, text: str) -> int | None:
+    def _saved(self, text: str, rank: int) -> int | None:
         """Return the step through which a line says that all was saved, as `Mark` has it; `_NOTHING`: it does not."""
         if "saving checkpoint to" in text:  # before the iteration of that number
-            return self.evaluated - 1 if 0 <= self.evaluated < _NEXT else None
+            told = self.evaluated.get(rank)
+            return told.step - 1 if told is not None and told.step != _NEXT else None
         if "Saving checkpoint to" in text:
             return self.last
         if found := SAVED.search(text):
             return int(found[1]) if found[1] else int(found[2]) - 1
         return _NOTHING
 
-    def _untimed(self) -> None:
+    def _untimed(self, rank: int) -> None:
         """Note an evaluation that no line with a time came after."""
-        if self.evaluated >= 0:
-            self.marks.append(Mark(self.evaluated_in[0], "evaluation", self.evaluated_in[1]))
-        self.evaluated = -1
+        if (told := self.evaluated.pop(rank, None)) is not None:
+            self.marks.append(Mark(told.number, "evaluation", told.at_ns, rank=rank))
 
     def finish(self) -> None:
         """Give all to the logs of their trainings, in the order of the lines."""
-        self._untimed()
+        for rank in list(self.evaluated):
+            self._untimed(rank)
         self.marks.sort(key=lambda mark: mark.number)
         rows = {name: column.values() for name, column in self.rows.columns.items()}
         n, line = len(rows["step"]), rows["line"]
-        begins = [0, *self._begins(rows["step"], line, rows["final"])]
+        begins = [0, *self._begins(rows)]
         numbers = [mark.number for mark in self.marks]
         firsts = [0, *(self._first(numbers, int(line[begin - 1]), int(line[begin])) for begin in begins[1:])]
         ends: list[int | None] = []
@@ -180,8 +196,10 @@ class Iterations:
         ended = [mark.number + 1 for mark in marks if mark.kind == "finished"]
         return max(ended, default=min((mark.number for mark in marks if mark.kind == "banner"), default=after))
 
-    def _begins(self, step: Ints, line: Ints, final: Ints) -> list[int]:
+    def _begins(self, rows: dict[str, Ints]) -> list[int]:
         """Return the places of the iterations with which another training begins, after one that came to its end."""
+        mine = _mine(rows["rank"])
+        step, line, final = (rows[name][mine] for name in ("step", "line", "final"))
         begins, first = [], int(step[0]) if len(step) else 0
         ends = [mark.number for mark in self.marks if mark.kind == "finished"]
         for place in (np.flatnonzero(step[1:] <= step[:-1]) + 1).tolist():
@@ -190,7 +208,7 @@ class Iterations:
             if step[place] <= first and done:
                 begins.append(place)
                 first = int(step[place])
-        return begins
+        return [int(place) for place in _among(mine, np.array(begins, np.int64))]
 
 
 @dataclass
@@ -210,10 +228,12 @@ class _Telling:
     def tell(self, rows: dict[str, Ints]) -> None:
         """Give all to the log, in the order of the lines."""
         line, step, own, at, rank, evaluated, final = rows.values()
-        n, evals, is_plain = len(step), np.flatnonzero(evaluated), evaluated == 0
-        usual = int(np.median(own[is_plain], overwrite_input=True)) if is_plain.any() else None
+        n, mine = len(step), _mine(rank)
+        evals, is_plain = np.flatnonzero(evaluated[mine]), evaluated[mine] == 0
+        usual = int(np.median(own[mine][is_plain], overwrite_input=True)) if is_plain.any() else None
+        first = (evals == 0) | (step[mine][evals] <= step[mine][evals - 1])
+        evals = _among(mine, evals)
         beyond = own[evals].astype(np.int64) - (usual or 0)
-        first = (evals == 0) | (step[evals] <= step[evals - 1])
         each = np.maximum(beyond[~first], 0)
         evaluation = int(np.median(each)) if len(each) else None
         lost = self._lost()
@@ -268,9 +288,10 @@ class _Telling:
             begin += ns
             until = None if rows["at"][place] == UNKNOWN else begin
             self.log.span(name, line=int(rows["line"][place]), took_ns=ns, at_ns=until, inferred=True)
+            self.log.marks[-1].rank = int(rows["rank"][place])
 
     def _mark(self, mark: Mark, before: int) -> None:
-        line, at_ns = mark.number, mark.at_ns
+        line, at_ns, n_marks = mark.number, mark.at_ns, len(self.log.marks)
         if mark.kind == "banner":
             self.log.banner(line=line, at_ns=at_ns)
         elif mark.kind == "saved":
@@ -279,6 +300,8 @@ class _Telling:
             self.log.span("evaluation", line=line, at_ns=at_ns, took_ns=mark.took_ns)
         else:
             self.log.close(mark.kind, line=line, at_ns=at_ns)
+        for told in self.log.marks[n_marks:]:
+            told.rank = mark.rank
 
     def _lost(self) -> NDArray[np.float64] | None:
         """Return which share of each iteration was below the peak, where each says it; -100 % is not yet known."""
@@ -300,6 +323,16 @@ class _Telling:
                 return np.subtract(1, mfu, out=mfu)
         self.log.warnings.append("not every line has an mfu that can be: what was lost below the peak is not known")
         return None
+
+
+def _mine(rank: Ints) -> Ints | slice:
+    """Return which lines are of the rank that counts: that which tells most."""
+    return slice(None) if rank.strides == (0,) else np.flatnonzero(rank == counting(rank))
+
+
+def _among(mine: Ints | slice, places: Ints) -> Ints:
+    """Return where lines are among all, of those that count."""
+    return places if isinstance(mine, slice) else mine[places]
 
 
 def _split(beyond: int, evaluation: int | None, *, first: bool) -> list[tuple[str, int]]:

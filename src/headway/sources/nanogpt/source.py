@@ -131,11 +131,11 @@ class _Reader:
                 at_ns = self._log.stamp(said.text[: found.start()], number)
                 self.iterations.take(found, number, at_ns, said.rank)
             else:
-                self._other(said.text, number)
+                self._other(said.text, number, said.rank)
         elif (reason := ending(line)) is not None:
             self.iterations.marks.append(Mark(number, reason, self._log.stamp("", number)))
 
-    def _other(self, text: str, number: int) -> None:
+    def _other(self, text: str, number: int, rank: int) -> None:
         """Read a line that tells of no step."""
         if found := _LISTED.search(text):
             self._listed[int(found[1])] = found[2]
@@ -149,7 +149,7 @@ class _Reader:
         elif len(self._log):
             self.speedrun.other(text, number, self._log.stamp(text, number))
         else:
-            self.iterations.other(text, number, self._log.stamp(text, number))
+            self.iterations.other(text, number, self._log.stamp(text, number), rank)
 
 
 def _iteration(text: str) -> re.Match[str] | None:
