@@ -84,3 +84,12 @@ def test_the_same_step_again_in_another_attempt_saves_again(tmp_path):
     again = ["using world size: 8", " loading checkpoint from /c at iteration 1"]
     lines = [iteration(1), iteration(2), *saved, *again, iteration(2), *saved]
     assert account(load(tmp_path / "log", lines)).seconds["checkpoint_save"] == 48
+
+
+def test_a_save_that_another_rank_tells_behind_its_timer_is_the_same(tmp_path):
+    saved = "  successfully saved checkpoint from iteration 2 to /c"
+    lines = [f"[default7]:{iteration(n)}" for n in (1, 2)]
+    lines += [f"[default0]:{saved}", f"[default0]:{timer('save-checkpoint', 3.0)}", f"[default1]:{saved}"]
+    run = load(tmp_path / "log", [*lines, f"[default7]:{iteration(3)}"])
+    assert account(run).seconds["checkpoint_save"] == 3
+    assert not any("length" in warning for warning in run.warnings)

@@ -22,12 +22,14 @@ class Between:
         untold: What no timer has told of yet: the line that names it, when it ended, and how long it took.
         began, ended: When what a timer may tell of later began or ended [ns since the Unix epoch].
         timed: What a timer told of.
+        saves: The ends of saves, by what a line says of one.
     """
 
     untold: dict[str, tuple[int, int | None, int | None]] = field(default_factory=dict)
     began: dict[str, int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
     timed: set[str] = field(default_factory=set)
+    saves: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
         """Return whether anything was said."""

@@ -83,12 +83,12 @@ def _checkpoint(log: Log, text: str, number: int) -> bool:
             log.between.began["checkpoint_save"] = at_ns
     elif found := _BEHIND.search(text):
         log.background = int(found[1])
-        _saved(log, steps.stamp(text, number), number)
+        _saved(log, found[0], steps.stamp(text, number), number)
     elif found := _SAVED.search(text):
         at_ns = steps.stamp(text, number)
         steps.saved(int(found[1]), line=number, at_ns=at_ns)
         if int(found[1]) > log.background:
-            _saved(log, at_ns, number)
+            _saved(log, found[0], at_ns, number)
     elif found := _LOADED.search(text):
         at_ns = steps.stamp(text, number)
         steps.restored(int(found[2]), line=number, at_ns=at_ns)
@@ -101,8 +101,14 @@ def _checkpoint(log: Log, text: str, number: int) -> bool:
     return True
 
 
-def _saved(log: Log, at_ns: int | None, number: int) -> None:
-    """Note that the steps go on behind a save: its timer, which follows as a rule, tells how long they waited."""
+def _saved(log: Log, says: str, at_ns: int | None, number: int) -> None:
+    """Note that the steps go on behind a save: its timer, which follows as a rule, tells how long they waited.
+
+    Where it has told that, another rank may say the same again.
+    """
+    if says in log.between.saves and "checkpoint_save" in log.between.timed:
+        return
+    log.between.saves.add(says)
     took_ns = None
     if at_ns is not None:
         log.between.ended["checkpoint_save"] = at_ns
