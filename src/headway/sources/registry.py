@@ -63,7 +63,7 @@ HOMES: Final = (
     "megatron.source:Megatron",
     "deepspeed:DeepSpeed",
     "dllogger:DLLogger",
-    "nemo:NeMo",
+    "nemo.source:NeMo",
     "torchtitan.source:TorchTitan",
     "maxtext.source:MaxText",
     "nanogpt.source:NanoGPT",

@@ -182,17 +182,23 @@ def holds(path: Path, head: bytes, mark: bytes, line: re.Pattern[bytes]) -> bool
         mark: What such a line holds: looked for first, as it is quick.
         line: What such a line matches, anywhere in it.
     """
-    if mark in head and line.search(head):
+    if _found(head, mark, line):
         return True
     left, before = LOOKED_AT, b""
     with suppress(OSError, files.TornError), files.plain(path) as file:
         while left > 0 and (piece := file.read(min(left, _PIECE))):
             left -= len(piece)
-            both = before + piece
-            if mark in both and line.search(both):
+            if _found(before + piece, mark, line):
                 return True
             before = piece[-4096:]
     return False
+
+
+def _found(text: bytes, mark: bytes, line: re.Pattern[bytes]) -> bool:
+    """Return whether a text holds a line of a kind, without the colours in it."""
+    if b"\x1b" in text:
+        text = _COLOURS.sub(b"", text)
+    return mark in text and line.search(text) is not None
 
 
 def seconds_ns(text: str | float, unit: float = 1.0) -> int | None:
