@@ -1,6 +1,7 @@
 """Tasks of arrays and parts of jobs under raw numbers, as some lists have them, and under those that are shown."""
 
 import json
+from itertools import permutations
 
 import pytest
 
@@ -97,3 +98,12 @@ def test_json_tells_raw_numbers(tmp_path):
     }  # fmt: skip
     found = pool(tmp_path, a=json.dumps({"jobs": [job]}), b=[SQUEUE, LISTED[0]])
     assert [(one.id, one.milli) for one in found.jobs] == [("13_3", 8000)]
+
+
+def test_records_of_one_attempt_count_once_in_any_order(tmp_path):
+    head = "JobID|State|Submit|Start|End|AllocTRES"
+    ran = f"7|RUNNING|{DAY}0:00:00|{DAY}1:00:00|Unknown|gres/gpu=1"
+    rows = [ran, ran.replace("=1", "=2").replace(f"{DAY}0:00:00", "None"), f"7|PENDING|{DAY}0:30:00|Unknown|Unknown|"]
+    for order in permutations(rows):
+        (job,) = pool(tmp_path, a=[head, *order]).jobs
+        assert (job.state, job.milli) == ("running", 2000)

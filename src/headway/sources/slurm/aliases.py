@@ -99,9 +99,11 @@ class Aliases:
         known = self._raw.hashes()
         order = np.argsort(known, kind="stable")
         known, told = known[order], jobs.ids.hashes()
-        first, end = np.searchsorted(known, told), np.searchsorted(known, told, "right")
-        for place in np.flatnonzero(end > first).tolist():
-            for at in order[first[place] : end[place]].tolist():
+        first = np.searchsorted(known, told).clip(max=len(known) - 1)
+        hits = np.flatnonzero(known[first] == told)
+        ends = np.searchsorted(known, told[hits], "right")
+        for place, end in zip(hits.tolist(), ends.tolist(), strict=True):
+            for at in order[first[place] : end].tolist():
                 if self._raw.raw(at) == jobs.ids.raw(place):
                     found.setdefault(place, []).append(self._shown[at])
         return found

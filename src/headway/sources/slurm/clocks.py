@@ -24,9 +24,8 @@ class Later:
         >>> later = Later()
         >>> later.add("7", 5, 8)
         >>> jobs = Jobs.of(Job(id=name, milli=0, state="", start_ns=5) for name in "78")
-        >>> later.correct(jobs)
-        >>> [job.start_ns for job in jobs]
-        [8, 5]
+        >>> later.correct(jobs), [job.start_ns for job in jobs]
+        (True, [8, 5])
     """
 
     def __init__(self) -> None:
@@ -37,14 +36,16 @@ class Later:
         if first_ns is not None and start_ns is not None and first_ns < start_ns:
             self._told.setdefault(ident, {})[first_ns] = start_ns
 
-    def correct(self, jobs: Jobs) -> None:
-        """Let records of one attempt have one Start."""
+    def correct(self, jobs: Jobs) -> bool:
+        """Let records of one attempt have one Start, and return whether one had another."""
         firsts = [first for starts in self._told.values() for first in starts]
-        if not firsts:
-            return
-        for place in np.flatnonzero(np.isin(jobs.column("start_ns"), firsts)).tolist():
-            first = jobs.start_ns[place]
-            jobs.start_ns[place] = self._told.get(jobs.ids[place], {}).get(first, first)
+        corrected = False
+        for place in np.flatnonzero(np.isin(jobs.column("start_ns"), firsts)).tolist() if firsts else ():
+            start = self._told.get(jobs.ids[place], {}).get(jobs.start_ns[place])
+            if start is not None:
+                jobs.start_ns[place] = start
+                corrected = True
+        return corrected
 
 
 def held(starts: Sequence[int | None], ends: Sequence[int | None], submit: int | None, elapsed: int | None) -> _Pair:

@@ -263,11 +263,13 @@ class Attempts:
 
     def all(self) -> Jobs:
         """Return the jobs in the order in which they came; then arrays in the queue; then what only steps tell."""
-        self._once()
-        self.kept, n_in_arrays = self.aliases.shown(self.kept, self._arrays)
+        while self._once():
+            pass  # of two records that are now one, another may tell too
+        known, (self.kept, n_in_arrays) = self.kept, self.aliases.shown(self.kept, self._arrays)
         self.counts["repeated"] += n_in_arrays
-        self._later.correct(self.kept)
-        self._once()
+        if self._later.correct(self.kept) or self.kept is not known:
+            while self._once():
+                pass
         for array, n_tasks in list(self._arrays.left(self.kept, [*self._steps, *self._left_out])):
             milli = min(n_tasks * array.milli, 1000 * fields.MOST_DEVICES)
             self.kept.add(array.id, milli, (array.submit_ns, None, None), array.labels, array.name)
@@ -277,8 +279,11 @@ class Attempts:
             self.kept.add(key, steps.milli, moments, (steps.state, "", steps.account, ""))
         return self.kept
 
-    def _once(self) -> None:
-        """Leave each attempt once, and forget the steps of jobs that have a record, also one that was left out."""
+    def _once(self) -> bool:
+        """Leave each attempt once, and return whether one was there again.
+
+        The steps of jobs that have a record are forgotten, also of one that was left out.
+        """
         left, n_repeated = slurm_attempts.once(self.kept)
         if n_repeated and left is not None:
             self.kept = self.kept.take(left)
@@ -290,6 +295,7 @@ class Attempts:
             for ident in chain(self.kept.ids, self._left_out):
                 for key in steps.pop(ident.rpartition("/")[2].removesuffix("+0"), ()):
                     del self._steps[key]
+        return n_repeated > 0
 
     def warnings(self) -> Iterator[str]:
         """Yield what the jobs cannot say."""
