@@ -83,7 +83,6 @@ def read(path: Path) -> Log:
 
 def _take(log: Log, number: int, line: bytes) -> None:
     """Read a line."""
-    n_marks = len(log.steps.marks)
     if tells(line):
         iterations(log, line, number)
     elif BELOW[0] in line or BELOW[1] in line:
@@ -92,9 +91,6 @@ def _take(log: Log, number: int, line: bytes) -> None:
         marks.other(log, line, number)
     elif (reason := ending(line)) is not None:
         log.steps.close(reason, line=number)
-    for mark in log.steps.marks[n_marks:]:
-        if mark.line == number:
-            mark.rank = bare(line).rank
 
 
 def _dated(line: bytes) -> str | None:

@@ -321,6 +321,8 @@ class StepLines(Moments):
         if at_ns is not None:
             self.seen(at_ns)
         mark.at, mark.timed, mark.told = self.last_at, at_ns is not None, len(self)
+        if mark.line == self._now[0]:
+            mark.rank = bare(self._now[1]).rank
         previous = self.marks[-1] if self.marks else None
         if previous and mark.kind in {"banner", "close"} and (previous.kind, previous.name) == (mark.kind, mark.name):
             stepped = max(self.stepped, self.columns["line"][-1] if len(self) else 0)
