@@ -7,8 +7,10 @@ import re
 from itertools import islice
 from typing import Final
 
-_TRIES: Final = 16
-"""So many values that begin inside a broken one are tried."""
+_FREE: Final = 1 << 24
+"""So much is looked at for nothing, whatever the text [characters]."""
+_TIMES: Final = 16
+"""So often the text before may be looked at for nothing beside that."""
 _DEEP: Final = 500
 """So many brackets are open at least where values are too deep to be read."""
 _BRACKET: Final = re.compile(r"[\[{]")
@@ -20,9 +22,9 @@ _TAIL: Final = 16
 class Again:
     """Where the next value is looked for, as often as one is broken.
 
-    A broken value may have swallowed those after it, so that they are looked for from its beginning on. Where
-    many that begin inside it are broken too, all are passed over up to the place that broke them: else values
-    inside each other would be read over and over.
+    A broken value may have swallowed those after it, so that they are looked for from its beginning on. Where too
+    much was looked at for nothing, all is passed over up to the place that broke it: else values inside each other
+    would be read over and over.
 
     Attributes:
         skipped: Whether values may lie before the last place that was told.
@@ -38,8 +40,7 @@ class Again:
 
     def __init__(self) -> None:
         self.skipped = False
-        self._reach = 0
-        self._tries = 0
+        self._looked = 0
 
     def after(self, text: str, at: int, error: Exception, gone: int = 0) -> int:
         """Return the place in a text from which on the next value is looked for.
@@ -50,12 +51,10 @@ class Again:
             error: What was wrong with it.
             gone: How much of the whole text was before [characters].
         """
-        if gone + at >= self._reach:
-            self._tries = 0
-        self._tries += 1
-        self._reach = max(self._reach, gone + _reach(text, at, error))
-        self.skipped = self._tries > _TRIES
-        return max(at + 1, self._reach - gone) if self.skipped else at + 1
+        reach = max(_reach(text, at, error), at + 1)
+        self._looked += reach - at
+        self.skipped = self._looked > _FREE + _TIMES * (gone + at)
+        return reach if self.skipped else at + 1
 
 
 def is_cut(text: str, error: Exception) -> bool:

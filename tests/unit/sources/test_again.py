@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from headway.sources import again
 from headway.sources.again import Again, is_cut
 
 BEGIN = re.compile(r'\{"a":')
@@ -16,7 +17,7 @@ LONG_NUMBER = '{"a":[' * 900 + "1" * 5000
 
 def walk(text):
     """Return the values that are found, how often values were broken, and how much was looked at for that."""
-    again, at, found, n_broken, looked = Again(), 0, [], 0, 0
+    where, at, found, n_broken, looked = Again(), 0, [], 0, 0
     while at < len(text):
         begin = BEGIN.search(text, at)
         if begin is None:
@@ -28,16 +29,17 @@ def walk(text):
         except (ValueError, RecursionError) as error:
             n_broken += 1
             looked += min(getattr(error, "pos", at + 6000), len(text)) - at
-            at = again.after(text, at, error)
+            at = where.after(text, at, error)
     return found, n_broken, looked
 
 
 @pytest.mark.parametrize("part", [DEEP, CUT, WITH_VALUES, LONG_NUMBER])
-def test_what_is_looked_at_grows_with_the_text(part):
+def test_what_is_looked_at_grows_with_the_text(monkeypatch, part):
+    monkeypatch.setattr(again, "_FREE", 1000)
     found, n_broken, looked = walk(part * 4 + ' {"a": 7}')
     assert {"a": 7} in found
     assert n_broken < 1000
-    assert looked < 200 * len(part) * 4
+    assert looked < 100 * len(part) * 4
 
 
 def test_a_broken_value_costs_only_itself():
@@ -55,3 +57,10 @@ def test_what_is_cut(text, cut):
     with pytest.raises(ValueError) as caught:
         json.loads(text)
     assert is_cut(text, caught.value) == cut
+
+
+def test_many_that_are_broken_cost_only_themselves(monkeypatch):
+    monkeypatch.setattr(again, "_FREE", 20_000)
+    broken = '{"a": 1 ],{"a": [1},'
+    found, n_broken, _ = walk('{"a": [' + f'{broken}{{"a": 7}},' * 300)
+    assert (found, n_broken) == ([{"a": 7}] * 300, 601)

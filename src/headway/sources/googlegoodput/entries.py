@@ -164,7 +164,9 @@ def _objects(pieces: Iterator[str], bad: Complaints) -> Iterator[tuple[int, Any]
             if odd:
                 following = _NEXT.search(text, again.after(text, at, error, gone))
                 if again.skipped:
-                    bad.add("broken as many before it, left out with all that begins inside these", line)
+                    bad.add(
+                        "broken after much that was read for nothing, left out with all that begins inside it", line
+                    )
                 at = following.end() - 1 if following else len(text)
             continue
         yield line, entry

@@ -167,7 +167,9 @@ class _Values:
         self._complaints.add("no record, left out", number, str(error) if known else "the file is cut before it")
         start = self._again.after(self.text, self.at, error, self._gone)
         if self._again.skipped:
-            self._complaints.add("broken as many before it, left out with all that begins inside these", number)
+            self._complaints.add(
+                "broken after much that was read for nothing, left out with all that begins inside it", number
+            )
         while self._begin:
             if found := self._begin.search(self.text, start):
                 self.at = found.start()
