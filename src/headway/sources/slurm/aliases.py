@@ -120,7 +120,7 @@ class Aliases:
 def _n_doubtful(jobs: Jobs) -> int:
     """Return how many jobs of a plain number go on that were submitted and began with one of another number."""
     submit, start = jobs.column("submit_ns"), jobs.column("start_ns")
-    goes_on = (start != UNTOLD) & (submit != UNTOLD) & (jobs.column("end_ns") == UNTOLD)
+    goes_on = (start != UNTOLD) & (submit != UNTOLD) & (jobs.column("end_ns") < 0)
     plain = [place for place in np.flatnonzero(goes_on).tolist() if _number(jobs.ids[place]).isdecimal()]
     if not plain:
         return 0

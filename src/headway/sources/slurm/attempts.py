@@ -24,8 +24,8 @@ def once(jobs: Jobs) -> tuple[Ints | None, int]:
     """Return the places of the records that tell each attempt best, None for all, and how many others there are.
 
     Two records are of one attempt where they have one start, or where one is of when it waited, and both were
-    submitted at once. That of a job that ran counts before that of the queue, its end before none; of two that
-    tell as much the later one.
+    submitted at once. That of a job that ran counts before that of the queue, its end before none, which may be less
+    than none, as `headway.sources.slurm.seen.Seen` has it; of two that tell as much the later one.
 
     Example:
         >>> waiting = Job(id="7", milli=1000, state="pending", submit_ns=1)
@@ -64,7 +64,7 @@ def _best(jobs: Jobs, groups: list[list[int]]) -> Iterable[list[int]]:
     single = (earliest == latest) & together
     named, at = np.unique(state, return_inverse=True)
     ranks = np.argsort(np.argsort([jobs.words[place] for place in named.tolist()]))[at]
-    keys = (milli, ranks, np.where(end == UNTOLD, 0, end), end != UNTOLD, start != UNTOLD)
+    keys = (milli, ranks, np.where(end == UNTOLD, 0, abs(end)), end > 0, start != UNTOLD)
     told = np.lexsort((*keys, np.repeat(np.arange(len(groups)), sizes)))
     bests = places[told[begins + sizes - 1]].tolist()
     for group, is_single, best in zip(groups, single.tolist(), bests, strict=True):
@@ -111,4 +111,5 @@ def _same(one: Job, other: Job) -> bool:
 
 def _told(job: Job) -> tuple[bool, bool, int, str, int]:
     """Return how much a record tells: that of a job that ran before that of the queue, its end before none."""
-    return (job.start_ns is not None, job.end_ns is not None, job.end_ns or 0, job.state, job.milli)
+    end = job.end_ns or 0
+    return (job.start_ns is not None, end > 0, abs(end), job.state, job.milli)

@@ -46,7 +46,7 @@ class _Told:
         milli: Devices in thousandths.
         bare, sliced: Which name no resource, or slices of devices.
         others: The places of the lists of other resources than GPUs in `Columns.others`, where they name no GPU.
-        submit, start, end, eligible, elapsed: In nanoseconds, as Slurm has them.
+        submit, start, end, eligible, elapsed: In nanoseconds, as Slurm has them; the end as `Seen` has it.
         local: Which of the moments that count have no zone.
         timed: Which name a beginning or an end.
         raws: By place, the raw number of those that are shown as another, as UTF-8.
@@ -75,7 +75,9 @@ class _Told:
         self.odd |= (self.elapsed == cells.UNSURE) | (self.milli < 0)
         self.odd |= ended & (length <= 0)
         self.odd |= ended & (self.elapsed != UNTOLD) & (abs(length - self.elapsed) > SLACK_NS)
-        self.odd |= self.ran & ~ended & (self.kind != _LIVES)
+        goes_on = self.ran & ~ended
+        self.odd |= goes_on & (self.kind != _LIVES)
+        self.end = np.where(goes_on & (self.elapsed != UNTOLD), -(self.start + self.elapsed), self.end)
 
     @property
     def ran(self) -> Which:
@@ -105,14 +107,14 @@ class Columns:
         self.others: list[frozenset[str]] = [frozenset()]
         self._sizes: dict[tuple[str, ...], fields.Short[bytes, int]] = {}
 
-    def take(self, records: Records) -> None:
-        """Take the records of a table of jobs."""
+    def take(self, records: Records, *, by_one: bool = False) -> None:
+        """Take the records of a table of jobs, or read each by itself."""
         base, end = 0, len(records.places)
         named = records.header.places
         while ("cluster" in named or records.header.cluster) and self._attempts.cluster is None and base < end:
             self._single(records, base)  # that of the first job is told from the others
             base += 1
-        if end - base >= _FEW and records.header.job_at >= 0 and not records.header.has_tasks:
+        if not by_one and end - base >= _FEW and records.header.job_at >= 0 and not records.header.has_tasks:
             told = self._read(records.header, list(zip(*records.cells[base:], strict=False)))
             odd = np.flatnonzero(told.odd).tolist()
             if len(odd) <= len(told.ids) // _ODD:
@@ -184,9 +186,9 @@ class Columns:
         attempts.aliases.add_columns([told.raws[at] for at in aliased], [told.ids[at] for at in aliased])
         attempts.timed |= bool((sure & told.timed).any())
         attempts.moments.local |= bool((sure & told.local).any())
-        lives = sure & told.ran & (told.end == UNTOLD) & (told.elapsed != UNTOLD)
+        lives = sure & told.ran & (told.end < 0) & (told.end != UNTOLD)
         if lives.any():
-            attempts.seen_ns = max(attempts.seen_ns or 0, int((told.start + told.elapsed)[lives].max()))
+            attempts.seen.note(int(-told.end[lives].min()))
         attempts.counts["records"] += int(sure.sum())
         attempts.sliced |= bool((sure & told.sliced).any())
         if has_sizes:

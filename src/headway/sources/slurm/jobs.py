@@ -8,12 +8,15 @@ from datetime import tzinfo
 from itertools import chain
 from typing import Final
 
+import numpy as np
+
 from headway.clock import NS_PER_S
 from headway.ledger.jobs import Jobs
 from headway.sources.slurm import attempts as slurm_attempts
 from headway.sources.slurm import clocks, fields, gpus
 from headway.sources.slurm.aliases import Aliases
 from headway.sources.slurm.arrays import Arrays, Waiting
+from headway.sources.slurm.seen import Seen
 from headway.sources.slurm.table import Row, number
 from headway.sources.text import clean
 from headway.units import show_seconds
@@ -44,6 +47,7 @@ class _Steps:
     rank: int
     whole: bool = False
     account: str = ""
+    seen_ns: int = 0
 
 
 class Attempts:
@@ -52,7 +56,7 @@ class Attempts:
     Attributes:
         kept: Those that were read; an attempt can be there more than once before `all` returns it.
         moments: What read their moments; it knows whether they had a zone.
-        seen_ns: The latest moment at which a job was seen to run [ns since the Unix epoch]; None: none was.
+        seen: When lists were made, and up to when their jobs were seen to run.
         timed: Whether a record named a beginning or an end.
         sliced: Whether a record named slices of devices.
         others: Which resources that are no GPUs were named where no GPU is.
@@ -61,14 +65,15 @@ class Attempts:
 
     def __init__(self, devices: int | None = None, zone: tzinfo | None = None, *, several: bool = True) -> None:
         self.moments = fields.Moments(zone)
-        self.seen_ns: int | None = None
+        self.seen = Seen()
         self.timed = False
         self.sliced = False
         self.others: set[str] = set()
         self.kept = Jobs()
         self.aliases = Aliases(wanted=several)
         self.devices = devices
-        self._next = _FEW
+        self._next = self._next_of_list = _FEW
+        self._going: list[_Steps] = []
         self._steps: dict[str, _Steps] = {}
         self._arrays = Arrays()
         self._later = clocks.Later()
@@ -89,7 +94,7 @@ class Attempts:
         """
         seen = self.moments.read(text)
         if seen is not None:
-            self.seen_ns = max(self.seen_ns or 0, seen)
+            self.seen.note(seen)
 
     def add(self, row: Row) -> str:
         """Take one record, and return why it cannot be used; nothing where it can.
@@ -156,7 +161,7 @@ class Attempts:
         return fields.state(text) or self.word(text.lower()) or "unknown"
 
     def _held(self, row: Row, state: str, submit: int | None = None) -> tuple[int | None, int | None]:
-        """Return when a job got its devices and gave them back [ns since the Unix epoch]."""
+        """Return when a job got its devices and gave them back, as `Seen` has it [ns since the Unix epoch]."""
         start, end = self.moments.read(row.get("start", "")), self.moments.read(row.get("end", ""))
         elapsed = _elapsed(row)
         self.timed |= start is not None or end is not None
@@ -179,11 +184,12 @@ class Attempts:
         return start, self._checked(start, end, elapsed)
 
     def _going_on(self, start: int, elapsed: int | None, state: str) -> int | None:
-        """Return when a job ended that has no End; None where it still goes on."""
+        """Return when a job ended that has no End; less than none, or None, where it still goes on."""
         if state in fields.LIVE or state == "unknown":
-            if elapsed is not None:
-                self.seen_ns = max(self.seen_ns or 0, start + elapsed)
-            return None
+            if elapsed is None:
+                return None
+            self.seen.note(start + elapsed)
+            return -(start + elapsed)
         if elapsed is None:
             raise ValueError(f"it is {state}, and no End says since when")
         return start + elapsed
@@ -238,12 +244,15 @@ class Attempts:
         start, end = self._held(row, state := fields.state(row.get("state", "")) or "unknown")
         if start is None:
             return
+        end = None if (end or 0) < 0 else end
         milli = 1000 * (self.devices or 1)
         if any(name in row for name in DEVICES):
             self.sliced |= gpus.sliced(row.get("alloc_tres", ""))
             milli = gpus.milli(row.get("alloc_tres", "")) or 0
         new = _Steps(milli, start, end, state, _STEPS.get(step, 0), step == "extern", self.word(row.get("account", "")))
         old = self._steps.setdefault(key, new)
+        if end is None:
+            self._going.append(old)
         if old is new:
             return
         old.milli = max(old.milli, new.milli)
@@ -256,10 +265,22 @@ class Attempts:
             old.state, old.rank = new.state, new.rank
 
     def rest(self) -> None:
-        """Leave each attempt once, where there are twice as many records as when that was done last."""
+        """Leave each attempt of a list once, where there are twice as many records as when that was done last."""
+        if len(self.kept) - self.seen.first >= self._next_of_list:
+            self.seen.look(self.kept)
+            self._once(self.seen.first)
+            self._next_of_list = max(_FEW, 2 * (len(self.kept) - self.seen.first))
+
+    def end_list(self) -> None:
+        """Note that what follows is another list, of a moment of its own."""
+        moment = self.seen.end(self.kept)
+        for steps in self._going:
+            steps.seen_ns = max(steps.seen_ns, moment)
+        self._going, self._next_of_list = [], _FEW
         if len(self.kept) >= self._next:
             self._once()
             self._next = max(_FEW, 2 * len(self.kept))
+            self.seen.first = len(self.kept)
 
     def all(self) -> Jobs:
         """Return the jobs in the order in which they came; then arrays in the queue; then what only steps tell."""
@@ -275,18 +296,21 @@ class Attempts:
             self.kept.add(array.id, milli, (array.submit_ns, None, None), array.labels, array.name)
         self.counts["repeated"] += self._arrays.n_repeated
         for key, steps in self._steps.items():
-            moments = (None, steps.begin_ns, steps.end_ns)
+            seen = -steps.seen_ns if steps.seen_ns else None
+            moments = (None, steps.begin_ns, seen if steps.end_ns is None else steps.end_ns)
             self.kept.add(key, steps.milli, moments, (steps.state, "", steps.account, ""))
+        self.seen.close(self.kept)
         return self.kept
 
-    def _once(self) -> bool:
-        """Leave each attempt once, and return whether one was there again.
+    def _once(self, first: int = 0) -> bool:
+        """Leave each attempt once of the jobs from a place on, and return whether one was there again.
 
         The steps of jobs that have a record are forgotten, also of one that was left out.
         """
-        left, n_repeated = slurm_attempts.once(self.kept)
+        part = self.kept.take(np.arange(first, len(self.kept))) if first else self.kept
+        left, n_repeated = slurm_attempts.once(part)
         if n_repeated and left is not None:
-            self.kept = self.kept.take(left)
+            self.kept = self.kept.take(np.concatenate([np.arange(first), left + first]))
             self.counts["repeated"] += n_repeated
         if self._steps:
             steps: dict[str, list[str]] = {}
@@ -320,6 +344,7 @@ class Attempts:
                 f"jobs that have no GPU but other resources ({gpus.listed(self.others)}), which count as no devices: "
                 f"{counts['others']}"
             )
+        yield from self.seen.warnings()
         yield from self._arrays.warnings()
         yield from self.aliases.warnings()
         if counts["moved"]:

@@ -39,11 +39,13 @@ class Records:
         header: Which column is what.
         places: By record, the number of its first line.
         cells: By record, what stands in its columns.
+        n_lists: How many lists began up to them, each with a header of its own.
     """
 
     header: Header
     places: list[int]
     cells: list[list[bytes]]
+    n_lists: int = 0
 
     def rows(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield the place of each record, and what it says."""
@@ -76,7 +78,7 @@ def records(path: Path, found: Header, complaints: Complaints) -> Iterator[Recor
     except files.TornError as error:
         complaints.add("the last before the gzip breaks", number - 1, str(error))
     for place, cells in reader.give_up():
-        yield Records(reader.header, [place], [cells])
+        yield Records(reader.header, [place], [cells], reader.n_lists)
 
 
 def _blocks(path: Path) -> Iterator[tuple[bytes, bool]]:
@@ -105,6 +107,7 @@ class _Reader:
     Attributes:
         header: Which column is what from here on.
         begun: The lines of a record that is not whole yet.
+        n_lists: How many lists began; those of several clusters that were asked for at once are one.
     """
 
     def __init__(self, found: Header, complaints: Complaints) -> None:
@@ -116,6 +119,8 @@ class _Reader:
         self._n_lines = 0
         self._job: bytes | None = None
         self._headed = False
+        self.n_lists = 0
+        self._clusters: set[bytes] = set()
 
     def lines(self, number: int, lines: list[bytes], ends: bool, odd: bool) -> Iterator[Records]:
         """Yield the records of some lines.
@@ -130,7 +135,7 @@ class _Reader:
         while at < len(lines):
             at, places, cells = self._plain(lines, at, n_ended, odd)
             if places:
-                yield Records(self.header, [number + place for place in places], cells)
+                yield Records(self.header, [number + place for place in places], cells, self.n_lists)
             if at < len(lines):
                 self._note(number + at, lines[at], at < n_ended)
                 yield from self._single(number + at, lines[at])
@@ -142,10 +147,10 @@ class _Reader:
             return
         at, _, cells = self._plain([line], 0, 1, odd=False)
         if cells:
-            yield Records(self.header, [number], cells)
+            yield Records(self.header, [number], cells, self.n_lists)
         elif not at:
             for place, found in self.take(number, line):
-                yield Records(self.header, [place], [found])
+                yield Records(self.header, [place], [found], self.n_lists)
 
     def _plain(self, lines: list[bytes], first: int, end: int, odd: bool) -> tuple[int, list[int], list[list[bytes]]]:
         """Return where lines end that are each a whole record, their places, and their cells."""
@@ -298,6 +303,10 @@ class _Reader:
         """Return whether a line is none of a record: a header, which counts from here on, dashes, a date."""
         if named := _CLUSTER.fullmatch(line):
             self._drop()
+            if named[1] in self._clusters:
+                self.n_lists += 1
+                self._clusters.clear()
+            self._clusters.add(named[1])
             self.header = replace(self.header, cluster=named[1].decode("utf-8", "replace"))
             return True
         marked = _is_marked(line)
@@ -305,6 +314,7 @@ class _Reader:
             return False
         if marked and (found := header(line)) and found.kind == self.header.kind:
             self._headed = True
+            self.n_lists += not self._clusters
             if (found.width, found.columns) != (self.header.width, self.header.columns):
                 self._drop()
                 self.header = replace(found, cluster=self.header.cluster)

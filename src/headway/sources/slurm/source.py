@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,17 +13,18 @@ import numpy as np
 
 from headway.errors import SourceError
 from headway.ledger.history import Pool
-from headway.ledger.jobs import UNTOLD, Jobs
+from headway.ledger.jobs import UNTOLD
 from headway.sources import files
 from headway.sources.asked import Asked
 from headway.sources.slurm import document as slurm_json
 from headway.sources.slurm import fields as slurm_fields
 from headway.sources.slurm import guess as slurm_guess
+from headway.sources.slurm import snapshot as slurm_snapshot
 from headway.sources.slurm.columns import Columns
 from headway.sources.slurm.jobs import Attempts
 from headway.sources.slurm.nodes import Nodes
 from headway.sources.slurm.rows import records
-from headway.sources.slurm.table import SACCT, SINFO, SQUEUE, Header, Row, first_header
+from headway.sources.slurm.table import SACCT, SINFO, Header, Row, first_header
 from headway.sources.text import Complaints, clean
 
 if TYPE_CHECKING:
@@ -131,15 +133,11 @@ class _Reading:
         told += self.nodes.warnings() if len(self.nodes) else ()
         if self.jobs.sliced or self.nodes.sliced:
             told.append(_SLICES)
+        start, end = jobs.column("start_ns"), jobs.column("end_ns")
         snapshot = SACCT not in self.kinds
-        start, end, milli = (jobs.column(name) for name in ("start_ns", "end_ns", "milli"))
-        ran = _had(jobs) if snapshot else start != UNTOLD
-        running = int(milli[ran].sum()) / 1000
         devices = self.asked.capacity or self.nodes.devices
-        if running and snapshot and self.jobs.timed and self.jobs.seen_ns is None:
-            told.append("when that moment was is not told (no TIME): device-time counts up to the last Start or Submit")
         if jobs and snapshot:
-            told.append(_of_snapshot(len(jobs), int(ran.sum()), running, devices))
+            told += slurm_snapshot.told(jobs, self.jobs.seen, devices, timed=self.jobs.timed)
             devices = None
         totals: dict[str, int] | None = None
         if not self.jobs.timed and (start != UNTOLD).any():
@@ -152,8 +150,8 @@ class _Reading:
                     totals[word] = totals.get(word, 0) + (until - since) * amount // 1000
             told.append("no column tells when jobs ran, only how long: the window, queue and waits are unknown")
         moments = _ends(end, start, jobs.column("submit_ns"))
-        if self.jobs.seen_ns is not None:
-            moments.append(self.jobs.seen_ns)
+        if self.jobs.seen.told_ns is not None:
+            moments.append(self.jobs.seen.told_ns)
         return Pool(
             clean(self.path.absolute().name) or self._shown,
             Slurm.name,
@@ -192,6 +190,7 @@ class _Reading:
             see = self._see(path) if kind != SINFO else lambda _: None
             for place, _, row in slurm_json.records(path, kind, complaints, see):
                 one(place, kind, row)
+            self.jobs.end_list()
         else:
             self._read_table(path, self._header(path, head), complaints, one)
         self.warnings += complaints.sentences()
@@ -255,19 +254,10 @@ class _Reading:
             one(place, found.kind, row)
 
         columns = Columns(self.jobs, single)
-        for several in records(path, found, complaints):
-            if found.kind != SINFO:
-                columns.take(several)
-                continue
-            for place, row in several.rows():
-                single(place, row)
-
-
-def _had(jobs: Jobs) -> NDArray[np.bool_]:
-    """Return which jobs of a list of one moment had their devices then."""
-    lasts = np.array([word not in slurm_fields.OVER for word in jobs.words], bool)
-    had: NDArray[np.bool_] = (jobs.column("start_ns") != UNTOLD) & lasts[jobs.column("state")]
-    return had
+        for _, of_list in groupby(records(path, found, complaints), lambda several: several.n_lists):
+            for several in of_list:
+                columns.take(several, by_one=found.kind == SINFO)
+            self.jobs.end_list()
 
 
 def _is_kept(warning: str) -> bool:
@@ -282,12 +272,3 @@ def _ends(*columns: Ints) -> list[int]:
         if (known := column != UNTOLD).any():
             found += [int(column.min(where=known, initial=1 << 62)), int(column.max())]
     return found
-
-
-def _of_snapshot(n_jobs: int, n_running: int, devices: float, capacity: int | None) -> str:
-    """Return what a list of the jobs of one moment tells."""
-    of = f" of {capacity}" if capacity else ""
-    return (
-        f"{SQUEUE} shows one moment: {n_running} of {n_jobs} jobs had {devices:g}{of} devices then; jobs that ended "
-        "before are not in it, so that what was free, queued or held before cannot be told: use sacct for that"
-    )
