@@ -137,6 +137,14 @@ def test_lists_without_headers_between_them_are_known_by_a_job_in_both(tmp_path,
     found = pool(tmp_path, SQUEUE + queued(600, 7, 8) + queued(24 * H, 8))
     assert ends(found) == {"7": 600, "8": None}
     assert said(found, "several moments")
+    assert not said(found, "put one before each")
+
+
+def test_a_job_that_lags_behind_its_list_is_said(tmp_path, few):
+    found = pool(tmp_path, SQUEUE + queued(600, 6, state="SUSPENDED") + queued(600, 7) + queued(24 * H, 8))
+    assert ends(found) == dict.fromkeys("678")
+    assert said(found, "than those of others in their list: 1;")
+    assert not said(pool(tmp_path, SQUEUE + queued(600, 7), SQUEUE + queued(24 * H, 8)), "others in their list")
 
 
 def test_a_list_that_tells_no_moment_is_of_its_last_start_or_submit(tmp_path, few):

@@ -31,6 +31,7 @@ class Seen:
         untold: Whether of a list nothing tells its moment: it is that of its last Start, End or Submit.
         first: The place of the first job of the list that is read.
         n_closed: How many jobs ran when a list named them last, which is not the latest.
+        n_behind: How many, not suspended, were seen to run up to an earlier moment only than others of their list.
 
     Example:
         >>> from headway.ledger.jobs import Job
@@ -49,6 +50,7 @@ class Seen:
         self.untold = False
         self.first = 0
         self.n_closed = 0
+        self.n_behind = 0
         self._moments = array("q")
         self._moment = 0
         self._last = 0
@@ -99,6 +101,10 @@ class Seen:
         if moment:
             start, end = jobs.column("start_ns")[self.first :], jobs.column("end_ns")[self.first :]
             goes_on = (start != UNTOLD) & ((end == UNTOLD) if self._each else (end < 0))
+            if not self._each:
+                behind = goes_on & (end != UNTOLD) & (end > _SLACK_NS - self._moment)
+                states = jobs.column("state")[self.first :][behind].tolist()
+                self.n_behind += sum(jobs.words[place] != "suspended" for place in states)
             end[goes_on] = -moment
             self._moments.append(moment)
             self.untold |= not self._moment
@@ -119,9 +125,15 @@ class Seen:
         self.n_closed = int(ended.sum())
 
     def warnings(self) -> Iterator[str]:
-        """Yield how many jobs count less long than they may have run."""
+        """Yield how many jobs may count less long than they ran, or longer."""
         if self.n_closed:
             yield (
                 f"jobs that a list shows running and no later record tells of: {self.n_closed}; each counts up to the "
                 "moment of the last list that has it, as when it ended is not told"
+            )
+        if self.n_behind:
+            yield (
+                f"jobs that run of which Start and Elapsed tell an earlier moment than those of others in their list: "
+                f"{self.n_behind}; they count up to that of the others, as after a suspension; where lists of several "
+                "moments follow each other without a header (squeue -h), put one before each"
             )
