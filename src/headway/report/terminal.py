@@ -37,6 +37,7 @@ MIN_GAIN: Final = 0.001
 _STYLES: Final = {None: "green", "R": "yellow", "S": "magenta", "P": "cyan"}
 _NAME_WIDTH: Final = 26
 _PIECE_WIDTH: Final = 32
+_SHORT_NAME: Final = 22
 _PERFECT: Final = "Nothing was lost: every device-second was productive."
 _USUAL_WIDTH: Final = 80
 _PAGE_WIDTH: Final = 100
@@ -196,7 +197,8 @@ class Page:
         self, title: str, rows: Sequence[tuple[str, Ledger]], ended: Mapping[str, list[str | None]] | None = None
     ) -> RenderableType:
         """A line for each rank, attempt or window; of an attempt also how it ended."""
-        drawn = 16 if self._width >= (_PAGE_WIDTH if ended else _USUAL_WIDTH) else 0
+        is_wide = bool(ended) or any(len(name) > _SHORT_NAME for name, _ in rows)
+        drawn = 16 if self._width >= (_PAGE_WIDTH if is_wide else _USUAL_WIDTH) else 0
         factor = "S" if any(ledger.of_pool for _, ledger in rows) else "R"
         head = [title, "held", factor, *([""] if drawn else []), *(["ended"] if ended else []), "largest loss"]
         table = _grid("left", "right", "right", *("left" for _ in head[3:-1]), "note")
