@@ -125,9 +125,12 @@ class Page:
     def _header(self, title: str, size: str, ledger: Ledger) -> Iterator[Text]:
         """Yield title and size, on one line where they fit, and the factors."""
         dot = f" {self._glyphs.dot} "
-        held = f"held {_show(ledger.held_ns)}" + (" of device-time" if ledger.devices > 1 or ledger.of_pool else "")
-        hours = [f"{ledger.held_ns / _HOUR_NS:,.0f} device-hours"] if ledger.held_ns > _MANY_HOURS * _HOUR_NS else []
-        about = dot.join([size.replace(" | ", dot), held, *hours])
+        held = f"held {_show(ledger.held_ns)}"
+        if ledger.held_ns > _MANY_HOURS * _HOUR_NS:
+            held += f" ({ledger.held_ns / _HOUR_NS:,.0f} device-hours)"
+        elif ledger.devices > 1 or ledger.of_pool:
+            held += " of device-time"
+        about = dot.join([size.replace(" | ", dot), held])
         title = self._glyphs.clean(title)
         if len(title) + len(dot) + len(about) <= self._width:
             yield Text.assemble((title, "bold"), dot, about)
