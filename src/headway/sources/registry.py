@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -208,7 +209,7 @@ def read(path: Path, chosen: Source, asked: Asked, source: str | None = None) ->
         return chosen.load(path, asked)
     told: dict[str, Sequence[Loaded]] = {}
     failed: list[SourceError] = []
-    for one in [chosen, *(other for other in map(_source, _LINES) if other is not chosen)]:
+    for one in chain([chosen], (other for other in map(_source, _LINES) if other is not chosen)):
         if one is not chosen and one.recognise(path, look(path)) is not None:
             continue
         try:
