@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from headway.clock import NS_PER_S
@@ -27,6 +27,7 @@ _PRICE: Final = re.compile(
 )
 _LONGEST_NS: Final = 1000 * 366 * 86400 * NS_PER_S
 _MOST_DIGITS: Final = 20
+_DAY_S: Final = 86_400
 _SIGNS: Final = {"$": "USD", "€": "EUR", "£": "GBP"}
 
 
@@ -76,11 +77,14 @@ def parse_instant(text: str, zone: tzinfo = UTC) -> int:
         if re.fullmatch(r"\s*[+-]?\d+(\.\d+)?\s*", text):
             whole, _, part = text.strip().partition(".")
             sign = -1 if whole.startswith("-") else 1
+            datetime.fromtimestamp(int(whole) + sign * _DAY_S, UTC)  # no year that cannot be shown, in any zone
             return int(whole) * NS_PER_S + sign * int(part.ljust(9, "0")[:9] or 0)
         moment = datetime.fromisoformat(text.strip())
-    except ValueError as error:
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        (moment - timedelta(days=1), moment + timedelta(days=1))
+    except (ValueError, OverflowError, OSError) as error:
         raise ArgumentError(
-            f"Cannot read the time {text!r}: it is neither epoch seconds nor ISO 8601",
+            f"Cannot read the time {text!r}: it is neither epoch seconds nor ISO 8601, or no year from 1 to 9999",
             "Write it as 1700000600 or 2023-11-14T22:23:20Z",
             "bad-time",
             text=text,

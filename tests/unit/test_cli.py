@@ -322,6 +322,12 @@ def test_who_held_a_pool_is_shown_with_the_waits_of_their_jobs(tmp_path, capsys)
     assert ["bo", "0.0", "s", "0.0", "%", "0", "-", "1"] in page
 
 
+@pytest.mark.parametrize("until", ["253402300800", "1741082480000", "9999-12-31T23:59:59"])
+def test_an_end_that_no_calendar_has_is_refused(log, until, capsys):
+    assert main(["report", str(log), "--until", until]) == 2
+    assert "[bad-time]" in capsys.readouterr().err
+
+
 def test_until_without_an_offset_is_of_the_zone(log):
     at = datetime.fromtimestamp(WALL_S + 35, UTC)
     for zone, hours in (("+02:00", 2), ("Europe/Zurich", 1)):

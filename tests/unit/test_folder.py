@@ -450,3 +450,11 @@ def test_power_logs_where_a_training_looks_for_its_own_are_not_left_aside(tmp_pa
     (run,) = load(tmp_path)
     assert run.energy_j == pytest.approx(300.0)  # from run_start to run_stop
     assert not [text for text in run.warnings if "left aside" in text]
+
+
+def test_what_lies_in_a_folder_that_is_given_too_counts_once(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "result_0.txt").write_text(mllog(0))
+    (tmp_path / "result_1.txt").write_text(mllog(100))
+    paths = [tmp_path / "a", tmp_path / "a" / "result_0.txt", tmp_path / "a" / ".." / "a", tmp_path / "result_1.txt"]
+    assert [run.name for run in load_all(paths)] == ["result_0", "result_1"]

@@ -210,3 +210,10 @@ def test_times_without_a_clock_give_a_sum_none():
     told = ledger({"productive": 40}, start_ns=1_700_000_000 * S, end_ns=1_700_000_040 * S)
     page = screen([entry(told), entry(replace(told, start_ns=None, end_ns=None))])
     assert page.count(" UTC: ") == 1
+
+
+def test_a_sum_names_as_not_ranked_what_no_run_of_it_ranks():
+    known = ledger({"productive": 40, "compile": 10})
+    unknown = replace(ledger({"productive": 40, "compile": 30}), unknown={"R": "there is no clock"})
+    page = screen([entry(known), entry(unknown)])
+    assert page.count("not ranked, as R is not known: compile 30.0 s") == 1  # the runs of a sum leave that to it

@@ -232,7 +232,8 @@ def _of_totals(pool: Pool, totals_ns: Mapping[str, int]) -> Ledger:
 def _queues(jobs: Jobs, key: str | None = None) -> dict[str, Queue]:
     """Return by a label how long the jobs waited that asked for devices and of which it is told when; None: of all."""
     submit, start = jobs.column("submit_ns"), jobs.column("start_ns")
-    asked = np.flatnonzero((jobs.column("milli") != 0) & (submit != UNTOLD))
+    told = (submit != UNTOLD) & ((start == UNTOLD) | (start >= submit))
+    asked = np.flatnonzero((jobs.column("milli") != 0) & told)
     if not len(asked):
         return {}
     waits = np.where(start[asked] == UNTOLD, UNTOLD, start[asked] - submit[asked])

@@ -7,9 +7,11 @@ never read as markup, and never steers the terminal.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Column, Table
@@ -38,6 +40,8 @@ _STYLES: Final = {None: "green", "R": "yellow", "S": "magenta", "P": "cyan"}
 _NAME_WIDTH: Final = 26
 _PIECE_WIDTH: Final = 32
 _SHORT_NAME: Final = 22
+_LEAST_BAR: Final = 8
+"""A bar of fewer cells says nothing."""
 _PERFECT: Final = "Nothing was lost: every device-second was productive."
 _USUAL_WIDTH: Final = 80
 _PAGE_WIDTH: Final = 100
@@ -120,7 +124,10 @@ class Page:
         said = [f"what {doubtful} of them warn of, above, holds for the sum too"] if doubtful else []
         blocks += [*self._below(ledger, (), said), Text()]
         blocks.append(self._pieces(kind(entries[0]), [(entry.run, entry.ledger) for entry in entries]))
-        return Group(*blocks, *self._changes(changes, ledger))
+        lost = Counter[str]()
+        for entry in entries:
+            lost.update(_of_unknown(entry.ledger))
+        return Group(*blocks, *self._changes(changes, ledger, lost))
 
     def _header(self, title: str, size: str, ledger: Ledger) -> Iterator[Text]:
         """Yield title and size, on one line where they fit, and the factors."""
@@ -222,34 +229,41 @@ class Page:
         waited = any(piece.queue is not None for _, piece in shown)
         never = any(piece.queue is not None and piece.queue.n_never_ran for _, piece in shown)
         more = [*(["cost"] if costs else []), *(["jobs", "mean wait"] if waited else []), *(["never ran"] * never)]
-        table = _grid("left", "right", "right", *("right" for _ in more), "left")
-        table.add_row(*(Text(word, style="dim") for word in (title, "held", "share", *more, "")))
+        rows = [[title, "held", "share", *more]]
         for name, piece in shown:
             share, queue = piece.held_ns / whole, piece.queue
-            label = self._glyphs.shorten(self._glyphs.clean(name) or "not said", _PIECE_WIDTH)
-            cells = [label, _show(piece.held_ns), show_percent(share)]
+            cells = [self._glyphs.clean(name) or "not said", _show(piece.held_ns), show_percent(share)]
             cells += [costs.show(piece.held_ns / NS_PER_S)] if costs else []
             if waited:
-                cells += [
-                    str(piece.jobs),
-                    show_seconds(queue.mean_s) if queue is not None and queue.mean_s is not None else "-",
-                ]
+                mean_s = None if queue is None else queue.mean_s
+                cells += [str(piece.jobs), "-" if mean_s is None else show_seconds(mean_s)]
             if never:
                 cells += [str(queue.n_never_ran) if queue is not None else "-"]
-            table.add_row(*map(Text, cells), Text(self._glyphs.bar(share, 16 if waited else 24), style="green"))
+            rows.append(cells)
         if len(pieces) > len(shown):
             rest = sum(piece.held_ns for piece in list(pieces.values())[len(shown) :])
             cells = [f"{len(pieces) - len(shown)} more", _show(rest), show_percent(rest / whole)]
             cells += [costs.show(rest / NS_PER_S)] if costs else []
-            table.add_row(*map(Text, cells))
+            rows.append([*cells, *[""] * (len(rows[0]) - len(cells))])
+        figures = sum(2 + max(map(len, column)) for column in list(zip(*rows, strict=True))[1:])
+        names = [self._glyphs.shorten(row[0], max(8, min(_PIECE_WIDTH, self._width - 2 - figures))) for row in rows]
+        left = self._width - 4 - figures - max(map(cell_len, names))
+        drawn = min(left, 16 if waited else 24) if left >= _LEAST_BAR else 0
+        table = _grid("left", *("right" for _ in rows[0][1:]), *(["left"] if drawn else []))
+        for place, (name, row) in enumerate(zip(names, rows, strict=True)):
+            bar = [shown[place - 1][1].held_ns / whole] if 0 < place <= len(shown) else []
+            texts = [Text(text, style="" if place else "dim") for text in (name, *row[1:])]
+            table.add_row(*texts, *(Text(self._glyphs.bar(share, drawn), style="green") for share in bar if drawn))
         return Padding(table, (0, 0, 0, 2))
 
-    def _changes(self, changes: Sequence[tuple[str, Change]], ledger: Ledger) -> list[RenderableType]:
-        """The first few changes, each with its gain at the right and where to look below."""
+    def _changes(
+        self, changes: Sequence[tuple[str, Change]], ledger: Ledger, unknown: Mapping[str, int] | None = None
+    ) -> list[RenderableType]:
+        """The first few changes, each with its gain at the right and where to look below; then what is no advice."""
         if not ledger.window_ns:
             return []
         shown = [pair for pair in changes if pair[1].seconds * NS_PER_S >= MIN_GAIN * ledger.window_ns][:SHOWN]
-        unranked = self._unranked(ledger)
+        unranked = self._unranked(_of_unknown(ledger) if unknown is None else unknown, ledger)
         if not shown and ledger.unknown:
             return [Text(), *unranked] if unranked else []  # what is not known is no proof that nothing was lost
         if not shown:
@@ -268,18 +282,16 @@ class Page:
             lines += [_hanging(table), Padding(Text(change.where, style="dim"), (0, 0, 0, 5))]
         return [*lines, *unranked]
 
-    def _unranked(self, ledger: Ledger) -> list[RenderableType]:
+    def _unranked(self, lost: Mapping[str, int], ledger: Ledger) -> list[RenderableType]:
         """Name the losses of factors that are not known: what they are a share of is not, so they are no advice."""
-        lost = [
-            (name, ns)
-            for name, ns in sorted(ledger.amounts_ns.items(), key=lambda pair: -pair[1])
-            if ns >= MIN_GAIN * ledger.window_ns and category(name).factor in ledger.unknown
-        ]
-        if not lost:
+        least = MIN_GAIN * ledger.window_ns
+        some = [pair for pair in sorted(lost.items(), key=lambda pair: -pair[1]) if pair[1] >= least]
+        if not some:
             return []
-        named = ", ".join(f"{self._glyphs.clean(name)} {_show(ns)}" for name, ns in lost[:SHOWN])
-        factors = " and ".join(sorted({category(name).factor or "" for name, _ in lost}))
-        return [_hanging(Text(f"not ranked, as {factors} is not known: {named}", style="dim"))]
+        named = ", ".join(f"{self._glyphs.clean(name)} {_show(ns)}" for name, ns in some[:SHOWN])
+        factors = sorted({category(name).factor or "" for name, _ in some})
+        are = "is" if len(factors) == 1 else "are"
+        return [_hanging(Text(f"not ranked, as {' and '.join(factors)} {are} not known: {named}", style="dim"))]
 
     def _gains(self, changes: Sequence[Change], ledger: Ledger) -> list[str]:
         """Points, and money in a column of one width."""
@@ -292,6 +304,11 @@ class Page:
         money = [costs.show(change.seconds) for change in changes]
         width = max(map(len, money))
         return [f"{gain}  {amount:>{width}}" for gain, amount in zip(points, money, strict=True)]
+
+
+def _of_unknown(ledger: Ledger) -> dict[str, int]:
+    """Return the losses of a ledger whose factor its source cannot tell [device-ns]."""
+    return {name: ns for name, ns in ledger.amounts_ns.items() if category(name).factor in ledger.unknown}
 
 
 def _style(name: str) -> str:

@@ -132,7 +132,7 @@ def _zone(name: str) -> tzinfo:
 
 def _open_all(paths: Sequence[Path], asked: Asked, source: str | None) -> Iterator[Sequence[Loaded | Opened]]:
     """Yield what is at each path; files of a source that reads several together are with the first of them."""
-    paths = list(dict.fromkeys(paths))
+    paths = _outermost(paths)
     chosen = [None if _is_folder(path) else choose(path, asked, source) for path in paths]
     by_source: dict[str, list[Path]] = {}
     for path, one in zip(paths, chosen, strict=True):
@@ -146,6 +146,30 @@ def _open_all(paths: Sequence[Path], asked: Asked, source: str | None) -> Iterat
             yield _open(path, one, asked, source)
         elif path == groups[path][0]:
             yield load_together(groups[path], asked)
+
+
+def _outermost(paths: Sequence[Path]) -> list[Path]:
+    """Return the paths without repeated ones, and without what lies in a folder of logs that is one of them."""
+    whole = [_place(path) for path in paths]
+    folders = {place for place, path in zip(whole, paths, strict=True) if _is_walked(path)}
+    found: dict[str, Path] = {}
+    for place, path in zip(whole, paths, strict=True):
+        if not any(str(above) in folders for above in Path(place).parents):
+            found.setdefault(place, path)
+    return list(found.values())
+
+
+def _place(path: Path) -> str:
+    """Return where a path leads; the path itself where that cannot be told."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # what is wrong with it is said when it is read
+        return str(path)
+
+
+def _is_walked(path: Path) -> bool:
+    """Return whether it is a folder whose files are read each by its source."""
+    return _is_folder(path) and Native().recognise(path, b"") is not None
 
 
 def _groups(paths: Sequence[Path]) -> list[list[Path]]:
