@@ -89,7 +89,7 @@ def parse_instant(text: str, zone: tzinfo = UTC) -> int:
             "bad-time",
             text=text,
         ) from error
-    return instant_ns(moment if moment.tzinfo else moment.replace(tzinfo=zone))
+    return instant_ns(moment)
 
 
 def instant_ns(moment: datetime) -> int:

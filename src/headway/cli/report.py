@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -171,9 +171,13 @@ def _in_vain(found: Sequence[Run | Pool | Served], given: Sequence[str]) -> Iter
 def _instant(text: str, zone: str | None) -> int:
     from headway.sources.zone import zone_of
 
-    with suppress(ValueError):  # of a name that no zone has; whoever reads the files says so
-        return SYSTEM.wall_ns() if text.strip().lower() == "now" else parse_instant(text, zone_of(zone or "UTC"))
-    return parse_instant(text)
+    if text.strip().lower() == "now":
+        return SYSTEM.wall_ns()
+    try:
+        own = zone_of(zone or "UTC")
+    except ValueError:  # no zone has that name: whoever reads the files says so
+        own = UTC
+    return parse_instant(text, own)
 
 
 def _print(

@@ -230,21 +230,18 @@ class Page:
         never = any(piece.queue is not None and piece.queue.n_never_ran for _, piece in shown)
         more = [*(["cost"] if costs else []), *(["jobs", "mean wait"] if waited else []), *(["never ran"] * never)]
         rows = [[title, "held", "share", *more]]
+
+        def add(name: str, held_ns: int, beside: Sequence[str]) -> None:
+            cost = [costs.show(held_ns / NS_PER_S)] if costs else []
+            rows.append([name, _show(held_ns), show_percent(held_ns / whole), *cost, *beside])
+
         for name, piece in shown:
-            share, queue = piece.held_ns / whole, piece.queue
-            cells = [self._glyphs.clean(name) or "not said", _show(piece.held_ns), show_percent(share)]
-            cells += [costs.show(piece.held_ns / NS_PER_S)] if costs else []
-            if waited:
-                mean_s = None if queue is None else queue.mean_s
-                cells += [str(piece.jobs), "-" if mean_s is None else show_seconds(mean_s)]
-            if never:
-                cells += [str(queue.n_never_ran) if queue is not None else "-"]
-            rows.append(cells)
-        if len(pieces) > len(shown):
-            rest = sum(piece.held_ns for piece in list(pieces.values())[len(shown) :])
-            cells = [f"{len(pieces) - len(shown)} more", _show(rest), show_percent(rest / whole)]
-            cells += [costs.show(rest / NS_PER_S)] if costs else []
-            rows.append([*cells, *[""] * (len(rows[0]) - len(cells))])
+            mean_s = None if piece.queue is None else piece.queue.mean_s
+            beside = [str(piece.jobs), "-" if mean_s is None else show_seconds(mean_s)] if waited else []
+            beside += ["-" if piece.queue is None else str(piece.queue.n_never_ran)] if never else []
+            add(self._glyphs.clean(name) or "not said", piece.held_ns, beside)
+        if rest := list(pieces.values())[len(shown) :]:
+            add(f"{len(rest)} more", sum(piece.held_ns for piece in rest), [""] * (2 * waited + never))
         figures = sum(2 + max(map(len, column)) for column in list(zip(*rows, strict=True))[1:])
         names = [self._glyphs.shorten(row[0], max(8, min(_PIECE_WIDTH, self._width - 2 - figures))) for row in rows]
         left = self._width - 4 - figures - max(map(cell_len, names))

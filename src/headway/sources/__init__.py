@@ -150,6 +150,8 @@ def _open_all(paths: Sequence[Path], asked: Asked, source: str | None) -> Iterat
 
 def _outermost(paths: Sequence[Path]) -> list[Path]:
     """Return the paths without repeated ones, and without what lies in a folder of logs that is one of them."""
+    if len(paths) < 2:
+        return list(paths)
     whole = [_place(path) for path in paths]
     folders = {place for place, path in zip(whole, paths, strict=True) if _is_walked(path)}
     found: dict[str, Path] = {}

@@ -22,7 +22,6 @@ from headway.sources.intervals import Interval, clip
 from headway.sources.mllog import whole
 from headway.sources.text import clean
 
-SUMMARY: Final = "summary.json"
 EPOCHS: Final = "per_epoch_stats.json"
 EPOCHS_OF_RANK: Final = f"0_{EPOCHS}"
 """What rank 0 writes, where each rank writes its own, as from v2.0 of the benchmark on."""

@@ -83,7 +83,6 @@ HOMES: Final = (
 
 
 _OF_LINES: Final = ("megatron", "deepspeed", "dllogger", "nemo", "torchtitan", "maxtext", "nanogpt")
-_LINES: Final = tuple(home for home in HOMES if home.partition(":")[0].partition(".")[0] in _OF_LINES)
 """Sources that know a log by any line of it."""
 
 
@@ -209,14 +208,12 @@ def read(path: Path, chosen: Source, asked: Asked, source: str | None = None) ->
         return chosen.load(path, asked)
     told: dict[str, Sequence[Loaded]] = {}
     failed: list[SourceError] = []
-    for one in chain([chosen], (other for other in map(_source, _LINES) if other is not chosen)):
-        if one is not chosen and one.recognise(path, look(path)) is not None:
-            continue
+    for one in chain([chosen], _others_that_know(path, chosen)):
         try:
             told[one.name] = one.load(path, asked)
         except SourceError as error:
             failed.append(error)
-        if one is chosen and one.name in told and _n_steps(told[one.name]) >= _FEW_STEPS:
+        if _n_steps(told.get(chosen.name, ())) >= _FEW_STEPS:
             break
     if not told:
         raise failed[0]
@@ -224,6 +221,13 @@ def read(path: Path, chosen: Source, asked: Asked, source: str | None = None) ->
     found, *more = told[first]
     said = [f"it holds lines of {name} too, of {_n_steps(told[name])} steps: left out" for name in others]
     return [replace(found, warnings=(*found.warnings, *said)), *more] if said else told[first]
+
+
+def _others_that_know(path: Path, chosen: Source) -> Iterator[Source]:
+    """Yield the sources of lines beside the one that was chosen that recognise a path, each asked when its turn is."""
+    head = look(path)
+    others = (_source(home) for home in HOMES if _called(home) in _OF_LINES and _called(home) != chosen.name)
+    yield from (other for other in others if other.recognise(path, head) is None)
 
 
 def _n_steps(found: Sequence[Loaded]) -> int:

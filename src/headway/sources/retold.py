@@ -87,9 +87,14 @@ def told_by_ranks(runs: Sequence[Run]) -> list[Run]:
 
 
 def _steps_of(run: Run) -> tuple[object, ...]:
-    """Return what is equal of runs that tell the same job."""
-    shape = [(p.open.devices, p.open.rank, p.rows.step[:1].tobytes(), len(p.rows)) for p in run.processes]
-    return run.source, *shape, "" if run.processes and run.processes[0].open.devices > 1 else id(run)
+    """Return what is equal of runs that may tell one job: of several devices, in one process of several steps."""
+    if len(run.processes) != 1:
+        return (id(run),)
+    (process,) = run.processes
+    opened, step = process.open, process.rows.step
+    if opened.devices < 2 or len(step) < 2:
+        return (id(run),)
+    return run.source, opened.devices, opened.rank, len(step), int(step[0])
 
 
 def _and_said(run: Run, text: str) -> Run:
@@ -97,18 +102,14 @@ def _and_said(run: Run, text: str) -> Run:
 
 
 def _same_job(one: Run, other: Run) -> bool:
-    """Return whether two logs tell the same steps of the same devices, which ended at the same time each.
+    """Return whether two logs that are alike by `_steps_of` tell the same steps, which ended at the same time each.
 
     Ranks of a job wait for each other in each step; trainings beside each other drift apart.
     """
-    if one.source != other.source or not len(one.processes) == len(other.processes) == 1:
-        return False
     if one.source == "mlperf" and all(_RESULT.fullmatch(Path(run.path).name) for run in (one, other)):
         return False
     (mine,), (theirs,) = one.processes, other.processes
-    if mine.open.devices < 2 or (mine.open.devices, mine.open.rank) != (theirs.open.devices, theirs.open.rank):
-        return False
-    if len(mine.rows) < 2 or not np.array_equal(mine.rows.step, theirs.rows.step):
+    if not np.array_equal(mine.rows.step, theirs.rows.step):
         return False
     ends, others = (process.rows.end + (process.open.wall_ns - process.open.mono_ns) for process in (mine, theirs))
     took, takes = (rows.end - rows.start for rows in (mine.rows, theirs.rows))

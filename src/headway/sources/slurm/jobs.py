@@ -27,7 +27,6 @@ _WHOLE: Final = {
     "nodes": "NODES", "n_nodes": "NNodes",
 }  # fmt: skip
 """Columns of which a cell that is cut tells something else."""
-_MOMENTS: Final = ("start", "end", "elapsed", "elapsed_raw")
 _CHANGES_NS: Final = frozenset({1800 * NS_PER_S, 3600 * NS_PER_S, 7200 * NS_PER_S})
 """By how much clocks are put forward or back [ns]."""
 _FEW: Final = 1 << 16

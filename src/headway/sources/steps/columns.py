@@ -39,6 +39,7 @@ class Mark:
         inferred: Whether a span was worked out from other times.
         told: How many step lines were told before it.
         place: How many step lines come before it, once all are in their order.
+        rank: Who tells it; -1 where the line does not say.
     """
 
     kind: str
